@@ -49,7 +49,7 @@ enum { MOVED_BEFORE = 5, MOVED_AFTER = 2 }; /* runs around a change in which oth
 
 struct detector {
     struct table *t;
-    struct db *d;
+    const struct metric_table *metrics; /* of the series' runs, if it has a change */
     const struct history_series *s;
     const struct history_findings *f;
     int better;
@@ -76,18 +76,14 @@ static void history_detect_put_text(json_t *row, const char *key, struct str *te
     str_free(text);
 }
 
-/* A history of which the metrics cannot be read shows none: the change itself is known. */
+/* Without the memory to search them the change itself is still known. */
 static void put_moved(const struct detector *x, json_t *row, const struct history_change *c)
 {
-    struct metric_table t;
     struct moved moved[MOVED_MAX];
     struct str text = { 0 };
     struct err why = { 0 };
     int n = 0;
-    enum err_code rc = series_metrics(&t, x->d, x->s, &why);
-    if (!rc) rc = moved_find(moved, &n, &t, c->change.at, MOVED_BEFORE, MOVED_AFTER, &why);
-    metric_table_close(&t);
-    if (rc)
+    if (moved_find(moved, &n, x->metrics, c->change.at, MOVED_BEFORE, MOVED_AFTER, &why))
         str_printf(&text, "unknown: %s", why.message);
     else
         moved_sentence(&text, moved, n, c->change.at, METRICS[x->s->metric].name,
@@ -226,14 +222,20 @@ static enum err_code detect_series(struct table *t, struct db *d, json_t *all, s
                                    const struct history_series *s, double min_effect, struct err *why)
 {
     struct history_findings f;
+    struct metric_table metrics = { 0 };
     enum err_code rc = history_detect(&f, s, min_effect, why);
     if (rc) return rc;
-    const struct detector x = { t, d, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
+    if (f.changes && (rc = series_metrics(&metrics, d, s, why))) {
+        history_findings_free(&f);
+        return rc;
+    }
+    const struct detector x = { t, &metrics, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
     for (int i = 0; i < f.changes; i++) put_change(&x, &f.change[i]);
     if (f.cusum.alarm >= 0) put_alarm(&x);
     for (int i = 0; i < f.outliers; i++) put_outlier(&x, &f.outlier[i]);
     json_array_append_new(all, series_json(&x));
     series_count(n, &x);
+    metric_table_close(&metrics);
     history_findings_free(&f);
     return ERR_OK;
 }

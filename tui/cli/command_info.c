@@ -216,12 +216,14 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     return ERR_OK;
 }
 
-/* ERR_USAGE for flags that only --experts uses. */
+/* ERR_USAGE for flags that only --experts uses, and for two kinds of tables. */
 static enum err_code check_flags(const struct cli_args *a, struct err *why)
 {
     static const char *const NAMES[] = { "-c", "--chunks", "-C" };
     for (size_t i = 0; i < COUNT_OF(NAMES); i++)
         if (args_has(a, NAMES[i])) return err_set(why, ERR_USAGE, "%s needs --experts TEXT", NAMES[i]);
+    if (args_has(a, "--tensors") && args_has(a, "--dimensions"))
+        return err_set(why, ERR_USAGE, "--tensors and --dimensions exclude each other: leave one out");
     return ERR_OK;
 }
 
@@ -232,7 +234,7 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     char *path = NULL;
     bool tensors = args_has(a, "--tensors");
     if (args_has(a, "--experts")) return info_experts(g, a);
-    if (args_has(a, "--dimensions")) return info_dimensions(g, a);
+    if (args_has(a, "--dimensions")) return check_flags(a, &why) ? cli_fail(a, &why) : info_dimensions(g, a);
     struct table t;
     if (tensors)
         table_init(&t, &DOCUMENT_TENSORS);
