@@ -18,6 +18,7 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_eval_columns.h"
+#include "tui/cli/command_eval_run.h"
 #include "tui/cli/command_eval_task.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
@@ -191,65 +192,21 @@ static void put_result(struct eval *e, const char *path, const struct evaluation
     e->ok++;
 }
 
-/* The model file of a config of the plan; the caller frees it. */
-static enum err_code eval_model_path(char **path, const struct eval *e, const struct config *c,
-                                     struct err *why)
+static struct eval_arms eval_arms(const struct eval *e)
 {
-    if (!e->plan->model || *config_text(c, KNOB_MODEL)) return cli_config_model(path, e->a, c, why);
-    *path = strdup(e->plan->model);
-    return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
-}
-
-/* Starts the run, with all configs as its arms. opened: description of the first loaded model. */
-static enum err_code eval_begin_run(struct eval *e, const json_t *opened, struct err *why)
-{
-    struct named {
-        char line[2048], *path;
-    } *named = calloc((size_t)e->n_configs, sizeof *named);
-    struct capsule_arm *arm = calloc((size_t)e->n_configs, sizeof *arm);
-    char workload[600];
-    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
-    snprintf(workload, sizeof workload, "eval:%s", e->file);
-    for (int i = 0; i < e->n_configs && !rc; i++) {
-        config_line(&e->configs[i], named[i].line, sizeof named[i].line);
-        rc = eval_model_path(&named[i].path, e, &e->configs[i], why);
-        arm[i] = (struct capsule_arm){ .line = named[i].line,
-                                       .model_path = named[i].path,
-                                       .model_name = named[i].path ? cli_base_name(named[i].path) : "",
-                                       .description = i == e->config_i ? opened : NULL };
-    }
-    const struct run_spec spec = { .kind = "eval", /* no canary: a perplexity does not depend on speed */
-                                   .workload = workload,
-                                   .label = e->line,
-                                   .seed = e->g->seed,
-                                   .machine = &e->machine,
-                                   .sampler = e->sampler,
-                                   .labels = &e->labels,
-                                   .arm = arm,
-                                   .arms = e->n_configs };
-    if (!rc) rc = run_begin(&e->run, e->db, &spec, why);
-    for (int i = 0; named && i < e->n_configs; i++) free(named[i].path);
-    free(named);
-    free(arm);
-    return rc;
-}
-
-/* Stores the identity of the model of this config and its loading time in the run. */
-static enum err_code eval_model_opened(struct eval *e, const struct model *m, struct moment begun,
-                                       struct err *why)
-{
-    enum err_code rc = model_source_identity(m, e->model_sha256, why);
-    if (rc) return rc;
-    const double seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9;
-    json_t *about = json_object();
-    json_put_str(about, "sha256", e->model_sha256);
-    json_put_str(about, "name", model_shape(m)->name);
-    json_put_str(about, "arch", model_shape(m)->arch);
-    const struct span_load load = { begun, seconds, about, "" };
-    if (!e->run.row.id) rc = eval_begin_run(e, about, why);
-    if (!rc) rc = run_arm_opened(&e->run, e->config_i, &load, why);
-    json_decref(about);
-    return rc;
+    return (struct eval_arms){ .g = e->g,
+                               .a = e->a,
+                               .kind = "eval",
+                               .file = e->file,
+                               .model = e->plan->model,
+                               .line = e->line,
+                               .configs = e->configs,
+                               .n = e->n_configs,
+                               .at = e->config_i,
+                               .db = e->db,
+                               .machine = &e->machine,
+                               .sampler = e->sampler,
+                               .labels = &e->labels };
 }
 
 /* Results are comparable on the same windows of the same text only. */
@@ -318,7 +275,8 @@ static enum err_code eval_open_text(struct eval *e, struct err *why)
 {
     enum { LIMIT = 1 << 30 };
     char *model = NULL;
-    enum err_code rc = eval_model_path(&model, e, &e->configs[0], why);
+    const struct eval_arms arms = eval_arms(e);
+    enum err_code rc = eval_model_path(&model, &arms, &e->configs[0], why);
     if (!rc) rc = quality_text_of(&e->usual, e->db, model, why);
     if (!rc && !e->plan->file && e->usual.trouble.code) {
         *why = e->usual.trouble;
@@ -359,7 +317,8 @@ static enum err_code eval_open_reference(struct eval *e, struct err *why)
     const struct config *c = e->plan->ref;
     if (!c) return ERR_OK;
     config_line(c, e->ref.line, sizeof e->ref.line);
-    enum err_code rc = eval_model_path(&e->ref.path, e, c, why);
+    const struct eval_arms arms = eval_arms(e);
+    enum err_code rc = eval_model_path(&e->ref.path, &arms, c, why);
     progress_show(&e->progress, "reference %s  loading", e->ref.line);
     struct model_options o = { .path = e->ref.path,
                                .config = c,
@@ -420,7 +379,8 @@ static enum err_code eval_config(struct eval *e, struct err *why)
     struct err opening = { 0 };
     char *path = NULL;
     config_line(c, e->line, sizeof e->line);
-    enum err_code rc = eval_model_path(&path, e, c, why);
+    const struct eval_arms arms = eval_arms(e);
+    enum err_code rc = eval_model_path(&path, &arms, c, why);
     if (rc) return rc;
     progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
     struct model_options o = { .path = path,
@@ -433,7 +393,7 @@ static enum err_code eval_config(struct eval *e, struct err *why)
     const struct moment begun = moment_now();
     rc = shapes_model_open(&m, &o, &opening);
     if (!rc) {
-        rc = eval_model_opened(e, m, begun, why);
+        rc = eval_model_opened(&e->run, e->model_sha256, &arms, m, begun, why);
         if (!rc) rc = eval_run(e, path, m, begun.clock_ns, why);
     } else if (rc == ERR_CANCELLED) {
         *why = opening;

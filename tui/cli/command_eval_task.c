@@ -11,6 +11,7 @@
 #include "engine/eval/eval.h"
 #include "engine/model/model.h"
 #include "telemetry/machine/machine.h"
+#include "tui/cli/command_eval_run.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
@@ -135,53 +136,20 @@ static json_t *row_new(struct asking *k, const char *path)
 
 /* ---------------------------------------------------------------- the run */
 
-static enum err_code run_start(struct asking *k, const char *path, const json_t *about, struct err *why)
+static struct eval_arms arms_of(const struct asking *k)
 {
-    struct capsule_arm *arm = calloc((size_t)k->n, sizeof *arm);
-    char(*line)[CONFIG_LINE] = calloc((size_t)k->n, sizeof *line), workload[600];
-    if (!arm || !line) {
-        free(arm);
-        free(line);
-        return err_set(why, ERR_NOMEM, "out of memory");
-    }
-    snprintf(workload, sizeof workload, "task:%s", k->file);
-    for (int i = 0; i < k->n; i++) {
-        config_line(&k->configs[i], line[i], sizeof line[i]);
-        arm[i] = (struct capsule_arm){ .line = line[i],
-                                       .model_path = path,
-                                       .model_name = cli_base_name(path),
-                                       .description = i == k->at ? about : NULL };
-    }
-    const struct run_spec spec = { .kind = "task",
-                                   .workload = workload,
-                                   .label = k->line,
-                                   .seed = k->g->seed,
-                                   .machine = &k->machine,
-                                   .sampler = k->sampler,
-                                   .labels = &k->labels,
-                                   .arm = arm,
-                                   .arms = k->n };
-    const enum err_code rc = run_begin(&k->run, k->db, &spec, why);
-    free(arm);
-    free(line);
-    return rc;
-}
-
-static enum err_code note_opened(struct asking *k, const struct model *m, const char *path,
-                                 struct moment begun, struct err *why)
-{
-    char sha256[HASH_HEX];
-    enum err_code rc = model_source_identity(m, sha256, why);
-    if (rc) return rc;
-    json_t *about = json_object();
-    json_put_str(about, "sha256", sha256);
-    json_put_str(about, "name", model_shape(m)->name);
-    json_put_str(about, "arch", model_shape(m)->arch);
-    const struct span_load load = { begun, (double)(clock_ns() - begun.clock_ns) * 1e-9, about, "" };
-    if (!k->run.row.id) rc = run_start(k, path, about, why);
-    if (!rc) rc = run_arm_opened(&k->run, k->at, &load, why);
-    json_decref(about);
-    return rc;
+    return (struct eval_arms){ .g = k->g,
+                               .a = k->a,
+                               .kind = "task",
+                               .file = k->file,
+                               .line = k->line,
+                               .configs = k->configs,
+                               .n = k->n,
+                               .at = k->at,
+                               .db = k->db,
+                               .machine = &k->machine,
+                               .sampler = k->sampler,
+                               .labels = &k->labels };
 }
 
 /* Asks one config and stores what it answered. */
@@ -225,7 +193,9 @@ static enum err_code config_run(struct asking *k, struct err *why)
     const struct moment begun = moment_now();
     enum err_code rc = model_opened(&m, &path, k, &k->configs[k->at], &opening);
     if (!rc) {
-        rc = note_opened(k, m, path, begun, why);
+        const struct eval_arms arms = arms_of(k);
+        char sha256[HASH_HEX];
+        rc = eval_model_opened(&k->run, sha256, &arms, m, begun, why);
         if (!rc) rc = config_ask(k, m, path, begun.clock_ns, why);
     } else if (rc == ERR_CANCELLED || !path) {
         *why = opening;
