@@ -5,9 +5,11 @@
 #include "engine/import/hf_tokenizer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/hf_unigram.h"
 #include "engine/import/word_cutter.h"
 #include "engine/text/text.h"
 #include "kernels/kernels.h"
@@ -89,6 +91,60 @@ static struct gguf_string token_text(struct arena *memory, const char *text)
     return copy ? (struct gguf_string){ copy, restore_zeros(copy, n) } : (struct gguf_string){ 0 };
 }
 
+/* ---------------------------------------------------------------- the model */
+
+/* What text becomes tokens by. */
+struct hf_model {
+    const json_t *json;
+    const json_t *vocab; /* {text: id} */
+    const char *unknown; /* text of the "unknown" token; "": none */
+    bool byte_fallback;
+    bool is_unigram;
+    struct unigram_model unigram;
+};
+
+static bool is_set(const json_t *model, const char *key)
+{
+    const json_t *v = json_object_get(model, key);
+    return v && !json_is_null(v) && !(json_is_string(v) && !*json_string_value(v)) &&
+           !(json_is_number(v) && json_number_value(v) == 0);
+}
+
+static enum err_code check_bpe(const struct hf_model *m, const struct word_cutter *w, struct err *why)
+{
+    static const char *const OPTIONS[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix" };
+    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
+        if (is_set(m->json, OPTIONS[i]))
+            return err_set(why, ERR_FORMAT, "tokenizer.json: BPE with %s is not supported", OPTIONS[i]);
+    if (!w->bytes && !m->byte_fallback)
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: BPE of characters without byte_fallback is not supported");
+    if (!w->bytes && json_get_bool(m->json, "ignore_merges", false))
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: BPE of characters with ignore_merges is not supported");
+    return ERR_OK;
+}
+
+static enum err_code model_read(struct hf_model *m, const json_t *json, const struct word_cutter *w,
+                                struct err *why)
+{
+    const char *type = json_get_str(json, "type", json_object_get(json, "merges") ? "BPE" : "");
+    *m = (struct hf_model){ .json = json,
+                            .vocab = json_object_get(json, "vocab"),
+                            .unknown = json_get_str(json, "unk_token", ""),
+                            .byte_fallback = json_get_bool(json, "byte_fallback", false),
+                            .is_unigram = !strcmp(type, "Unigram") };
+    if (!strcmp(type, "BPE")) return check_bpe(m, w, why);
+    if (!m->is_unigram)
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: a model of type '%.40s' is not supported; BPE and Unigram are", type);
+    if (w->bytes) return err_set(why, ERR_FORMAT, "tokenizer.json: Unigram with byte level is not supported");
+    const enum err_code rc = unigram_model_read(&m->unigram, json, why);
+    m->vocab = m->unigram.vocab;
+    m->unknown = m->unigram.unknown ? m->unigram.unknown : "";
+    return rc;
+}
+
 /* ---------------------------------------------------------------- tokens */
 
 static enum err_code check_id(int64_t *most, const json_t *id, struct err *why)
@@ -163,12 +219,11 @@ static enum err_code pad(struct tokens *t, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, const struct word_cutter *w,
-                                 struct err *why)
+static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, const struct hf_model *m,
+                                 const struct word_cutter *w, struct err *why)
 {
-    const json_t *model = json_object_get(c->tokenizer, "model"), *vocab = json_object_get(model, "vocab"),
-                 *added = json_object_get(c->tokenizer, "added_tokens");
-    const char *text, *unknown = json_get_str(model, "unk_token", "");
+    const json_t *vocab = m->vocab, *added = json_object_get(c->tokenizer, "added_tokens");
+    const char *text, *unknown = m->unknown;
     json_t *id;
     if (!json_is_object(vocab))
         return err_set(why, ERR_FORMAT, "tokenizer.json: the model has no vocabulary");
@@ -184,11 +239,14 @@ static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, c
                            t->texts[i].data, text, i);
         t->texts[i] = token_text(&t->memory, text);
         if (!t->texts[i].data) return err_set(why, ERR_NOMEM, "out of memory for tokens");
-        const bool byte = !w->bytes && is_byte_token(text);
-        t->types[i] = byte ? TYPE_BYTE : TYPE_NORMAL;
+        const bool byte = !w->bytes && m->byte_fallback && is_byte_token(text);
+        t->types[i] = byte                                                  ? TYPE_BYTE
+                      : m->is_unigram && *unknown && !strcmp(text, unknown) ? TYPE_UNKNOWN
+                                                                            : TYPE_NORMAL;
         bytes += byte;
     }
-    if (!w->bytes && bytes < 256 && (!*unknown || !json_get_bool(model, "fuse_unk", false)))
+    if (!w->bytes && !m->is_unigram && bytes < 256 &&
+        (!*unknown || !json_get_bool(m->json, "fuse_unk", false)))
         return err_set(
             why, ERR_FORMAT,
             "tokenizer.json: a tokenizer of characters without tokens for all bytes, unk_token and fuse_unk "
@@ -197,6 +255,18 @@ static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, c
     for (size_t i = 0; !rc && i < json_array_size(added); i++)
         rc = add_added(t, json_array_get(added, i), unknown, why);
     return rc ? rc : pad(t, why);
+}
+
+/* Scores for all ids; infinity: text does not become this token. */
+static enum err_code scores_put(const struct unigram_model *u, const struct tokens *t, struct gguf_writer *w,
+                                struct err *why)
+{
+    double *scores = malloc((size_t)t->n * sizeof *scores);
+    if (!scores) return err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", t->n);
+    for (int64_t i = 0; i < t->n; i++) scores[i] = i < u->n ? u->scores[i] : INFINITY;
+    gguf_writer_put_array(w, OWN_SCORES, GGUF_F64, scores, (uint64_t)t->n);
+    free(scores);
+    return ERR_OK;
 }
 
 static void tokens_put(const struct tokens *t, struct gguf_writer *w)
@@ -306,12 +376,11 @@ static void read_frame(struct frame *f, const json_t *step, const struct tokens 
     }
 }
 
-static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, const struct word_cutter *w,
-                                  struct err *why)
+static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, const struct hf_model *m,
+                                  const struct word_cutter *w, struct err *why)
 {
     int64_t bos = special_id(c, t, "bos"), eos = special_id(c, t, "eos");
-    const int64_t padding = special_id(c, t, "pad"),
-                  unknown = id_of(t, json_get_str(json_object_get(c->tokenizer, "model"), "unk_token", NULL));
+    const int64_t padding = special_id(c, t, "pad"), unknown = id_of(t, *m->unknown ? m->unknown : NULL);
     struct frame frame = { .before = -1, .after = -1, .ok = true };
     read_frame(&frame, json_object_get(c->tokenizer, "post_processor"), t);
     if (!frame.ok)
@@ -363,68 +432,55 @@ static void template_put(struct checkpoint *c)
 
 /* ---------------------------------------------------------------- all */
 
-static bool is_set(const json_t *model, const char *key)
+static void strings_put(struct checkpoint *c, const char *key, const struct str *texts, int n)
 {
-    const json_t *v = json_object_get(model, key);
-    return v && !json_is_null(v) && !(json_is_string(v) && !*json_string_value(v)) &&
-           !(json_is_number(v) && json_number_value(v) == 0);
+    struct gguf_string all[2 * REWRITES_MOST + CUTS_MOST];
+    for (int i = 0; i < n; i++) all[i] = (struct gguf_string){ str_text(&texts[i]), texts[i].len };
+    gguf_writer_put_strings(c->metadata, key, all, (uint64_t)n);
 }
 
-static enum err_code check_model(const json_t *model, const struct word_cutter *w, struct err *why)
+static void cutter_put(struct checkpoint *c, const struct word_cutter *w, const struct hf_model *m)
 {
-    static const char *const OPTIONS[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix" };
-    const char *type = json_get_str(model, "type", json_object_get(model, "merges") ? "BPE" : "");
-    if (strcmp(type, "BPE"))
-        return err_set(why, ERR_FORMAT, "tokenizer.json: a model of type '%.40s' is not supported; BPE is",
-                       type);
-    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
-        if (is_set(model, OPTIONS[i]))
-            return err_set(why, ERR_FORMAT, "tokenizer.json: BPE with %s is not supported", OPTIONS[i]);
-    if (!w->bytes && !json_get_bool(model, "byte_fallback", false))
-        return err_set(why, ERR_FORMAT,
-                       "tokenizer.json: BPE of characters without byte_fallback is not supported");
-    if (!w->bytes && json_get_bool(model, "ignore_merges", false))
-        return err_set(why, ERR_FORMAT,
-                       "tokenizer.json: BPE of characters with ignore_merges is not supported");
-    return ERR_OK;
-}
-
-static void cutter_put(struct checkpoint *c, const struct word_cutter *w, bool whole_words)
-{
-    struct gguf_string cuts[CUTS_MOST];
-    const char *known = word_cutter_known(w, whole_words);
-    gguf_writer_put_string(c->metadata, "tokenizer.ggml.model", "gpt2");
+    const bool whole_words = json_get_bool(m->json, "ignore_merges", false);
+    const char *known = m->is_unigram ? NULL : word_cutter_known(w, whole_words);
+    gguf_writer_put_string(c->metadata, "tokenizer.ggml.model", m->is_unigram ? OWN_UNIGRAM : "gpt2");
     gguf_writer_put_string(c->metadata, "tokenizer.ggml.pre", known ? known : OWN_PRE);
     if (known) return;
-    for (int i = 0; i < w->cut_count; i++)
-        cuts[i] = (struct gguf_string){ str_text(&w->cuts[i]), w->cuts[i].len };
-    gguf_writer_put_strings(c->metadata, OWN_PATTERNS, cuts, (uint64_t)w->cut_count);
+    strings_put(c, OWN_PATTERNS, w->cuts, w->cut_count);
+    if (w->rewrite_count) strings_put(c, OWN_REWRITES, w->rewrites, w->rewrite_count);
     gguf_writer_put_bool(c->metadata, OWN_CHARACTERS, !w->bytes);
     if (w->space) gguf_writer_put_string(c->metadata, OWN_SPACE, w->space);
     gguf_writer_put_bool(c->metadata, OWN_WHOLE_WORDS, whole_words);
 }
 
+static enum err_code put_all(struct checkpoint *c, const struct hf_model *m, const struct word_cutter *w,
+                             struct tokens *t, struct err *why)
+{
+    if (w->cuts_bytes && !word_cutter_known(w, json_get_bool(m->json, "ignore_merges", false)))
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: steps that cut text behind ByteLevel are not supported");
+    enum err_code rc = tokens_read(t, c, m, w, why);
+    if (rc) return rc;
+    cutter_put(c, w, m);
+    tokens_put(t, c->metadata);
+    rc = m->is_unigram ? scores_put(&m->unigram, t, c->metadata, why)
+                       : merges_put(c, json_object_get(m->json, "merges"), why);
+    if (!rc) rc = specials_put(c, t, m, w, why);
+    if (!rc) template_put(c);
+    return rc;
+}
+
 enum err_code hf_tokenizer_put(struct checkpoint *c, struct err *why)
 {
-    const json_t *model = json_object_get(c->tokenizer, "model");
     struct word_cutter w = { 0 };
+    struct hf_model m = { 0 };
     struct tokens t = { 0 };
     if (!c->tokenizer) return ERR_OK;
     enum err_code rc = word_cutter_read(&w, c->tokenizer, why);
-    if (!rc) rc = check_model(model, &w, why);
-    const bool whole_words = json_get_bool(model, "ignore_merges", false);
-    if (!rc && w.cuts_bytes && !word_cutter_known(&w, whole_words))
-        rc = err_set(why, ERR_FORMAT,
-                     "tokenizer.json: steps that cut text behind ByteLevel are not supported");
-    if (!rc) rc = tokens_read(&t, c, &w, why);
-    if (!rc) {
-        cutter_put(c, &w, whole_words);
-        tokens_put(&t, c->metadata);
-        rc = merges_put(c, json_object_get(model, "merges"), why);
-    }
-    if (!rc) rc = specials_put(c, &t, &w, why);
-    if (!rc) template_put(c);
+    if (!rc) rc = model_read(&m, json_object_get(c->tokenizer, "model"), &w, why);
+    if (!rc) rc = put_all(c, &m, &w, &t, why);
     word_cutter_free(&w);
+    unigram_model_free(&m.unigram);
     tokens_free(&t);
     return rc;
 }

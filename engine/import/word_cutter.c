@@ -51,6 +51,7 @@ const char *word_cutter_known(const struct word_cutter *w, bool whole_words)
 void word_cutter_free(struct word_cutter *w)
 {
     for (int i = 0; i < w->cut_count; i++) str_free(&w->cuts[i]);
+    for (int i = 0; i < w->rewrite_count; i++) str_free(&w->rewrites[i]);
     str_free(&w->source);
 }
 
@@ -189,14 +190,45 @@ static enum err_code step_prepend(struct word_cutter *w, const json_t *step, str
     return ERR_OK;
 }
 
+/* The replacement of what an expression matches, before spaces become U+2581. */
+static enum err_code add_rewrite(struct word_cutter *w, const char *regex, const char *by, struct err *why)
+{
+    if (w->spaces || w->space_first)
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: a normalizer behind the one that writes U+2581 for "
+                       "spaces is not supported");
+    if (w->rewrite_count == 2 * REWRITES_MOST)
+        return err_set(why, ERR_FORMAT, "tokenizer.json: more than %d normalizers", REWRITES_MOST);
+    struct str *at = &w->rewrites[w->rewrite_count];
+    w->rewrite_count += 2;
+    str_append(&at[1], by);
+    return translate(at, regex, why);
+}
+
 static enum err_code step_replace(struct word_cutter *w, const json_t *step, struct err *why)
 {
-    const char *from = json_get_str(json_object_get(step, "pattern"), "String", "");
-    if (strcmp(from, " ") || strcmp(json_get_str(step, "content", ""), SPACE))
-        return err_set(why, ERR_FORMAT,
-                       "tokenizer.json: normalizer Replace of anything but spaces by U+2581");
-    w->spaces = true;
-    return ERR_OK;
+    const json_t *pattern = json_object_get(step, "pattern");
+    const char *regex = json_get_str(pattern, "Regex", NULL), *text = json_get_str(pattern, "String", NULL),
+               *by = json_get_str(step, "content", NULL);
+    struct str quoted = { 0 };
+    if (!by || (!regex && (!text || !*text)))
+        return err_set(why, ERR_FORMAT, "tokenizer.json: normalizer Replace without a pattern or content");
+    if (text && !strcmp(text, " ") && !strcmp(by, SPACE)) {
+        w->spaces = true;
+        return ERR_OK;
+    }
+    if (text) quote(&quoted, text);
+    const enum err_code rc = add_rewrite(w, regex ? regex : str_text(&quoted), by, why);
+    str_free(&quoted);
+    return rc;
+}
+
+static enum err_code step_strip(struct word_cutter *w, const json_t *step, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    if (json_get_bool(step, "strip_left", true)) rc = add_rewrite(w, "\\A\\s+", "", why);
+    if (!rc && json_get_bool(step, "strip_right", true)) rc = add_rewrite(w, "\\s+\\z", "", why);
+    return rc;
 }
 
 /* Text is not composed: docs/import.md says so. */
@@ -212,6 +244,7 @@ static const struct step NORMALIZERS[] = {
     { .type = "Sequence", .list = "normalizers" },
     { .type = "Prepend", .fn = step_prepend },
     { .type = "Replace", .fn = step_replace },
+    { .type = "Strip", .fn = step_strip },
     { .type = "NFC", .fn = step_nfc },
 };
 
@@ -249,6 +282,11 @@ enum err_code word_cutter_read(struct word_cutter *out, const json_t *tokenizer,
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: byte level with U+2581 for spaces is not supported");
     if (!rc && !out->bytes && !out->spaces)
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: expected byte level, or U+2581 for spaces");
+    if (!rc && out->bytes && out->rewrite_count)
+        rc = err_set(why, ERR_FORMAT,
+                     "tokenizer.json: normalizers Replace and Strip with byte level are not supported");
+    for (int i = 0; i < out->rewrite_count; i++)
+        if (out->rewrites[i].failed) rc = err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     for (int i = 0; i < out->cut_count; i++)
         if (out->cuts[i].failed) rc = err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     return rc;

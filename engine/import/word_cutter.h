@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-enum { CUTS_MOST = 32 };
+enum { CUTS_MOST = 32, REWRITES_MOST = 32 };
 
 /* What normalizer and pre_tokenizer of tokenizer.json do. */
 struct word_cutter {
@@ -15,6 +15,8 @@ struct word_cutter {
     bool cuts_bytes;   /* a step follows byte level: it sees bytes as letters, which no pattern can */
     struct str cuts[CUTS_MOST]; /* PCRE2, applied one after the other; owned */
     int cut_count;
+    struct str rewrites[2 * REWRITES_MOST]; /* OWN_REWRITES: expression, text, and so on; owned */
+    int rewrite_count;                      /* of strings */
     struct str source; /* the steps as tokenizer.json has them, one a line: recognizes known ones */
 };
 

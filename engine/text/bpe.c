@@ -5,7 +5,7 @@
  * Other vocabularies store bytes as printable characters (GPT-2's table: a space is U+0120). The merge rules
  * become one hash table (left token, right token) -> (rank, token), so that encoding compares ids only. A
  * rule whose parts or result are not in the vocabulary could only produce symbols without an id, so it is
- * skipped. */
+ * skipped. Unigram vocabularies (unigram.c) differ only in how a word becomes tokens. */
 #include "engine/text/text_internal.h"
 
 #include <inttypes.h>
@@ -26,7 +26,9 @@ enum { ALPHABET = 324 }; /* 256 bytes, the 68 unprintable ones moved up to 256..
 struct bpe {
     const struct vocab *vocab;
     struct pretokenizer *pre;
-    struct hash_key key; /* the rules come from a file */
+    struct rewrites *rewrites; /* made before text is cut; NULL: none */
+    struct unigram *unigram;   /* NULL: BPE */
+    struct hash_key key;       /* the rules come from a file */
     struct rule *rules;
     uint64_t mask;
     int32_t byte_id[256];      /* token of one byte; -1: the vocabulary has none */
@@ -116,6 +118,12 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
     enum err_code rc = gguf_string_is(pre, OWN_PRE) ? pretokenizer_open_own(&b->pre, g, why)
                                                     : pretokenizer_open(&b->pre, pre, why);
     if (!rc) rc = bpe_load_rules(b, g, why);
+    if (!rc) rc = rewrites_open(&b->rewrites, g, why);
+    if (!rc && gguf_string_is(model, OWN_UNIGRAM))
+        rc = pretokenizer_info(b->pre)->characters
+                 ? unigram_open(&b->unigram, g, v, why)
+                 : err_set(why, ERR_FORMAT,
+                           "tokenizer " OWN_UNIGRAM ": expected words of characters (" OWN_CHARACTERS ")");
     if (rc) {
         bpe_close(b);
         *out = NULL;
@@ -132,6 +140,8 @@ void bpe_close(struct bpe *b)
 {
     if (!b) return;
     pretokenizer_close(b->pre);
+    rewrites_close(b->rewrites);
+    unigram_close(b->unigram);
     free(b->rules);
     free(b);
 }
@@ -144,6 +154,11 @@ const char *bpe_pre(const struct bpe *b)
 bool bpe_is_of_characters(const struct bpe *b)
 {
     return pretokenizer_info(b->pre)->characters;
+}
+
+bool bpe_is_unigram(const struct bpe *b)
+{
+    return b->unigram != NULL;
 }
 
 /* ---------------------------------------------------------------- encoding */
@@ -222,6 +237,7 @@ static enum err_code bpe_encode_word(const struct bpe *b, struct merger *m, cons
                                      struct token_list *out, struct err *why)
 {
     const struct pre_info *info = pretokenizer_info(b->pre);
+    if (b->unigram) return unigram_encode(b->unigram, word, n, out, why);
     if (info->characters) return bpe_encode_characters(b, m, word, n, out, why);
     if (info->whole_words) {
         int32_t id = bpe_whole_word(b, word, n);
@@ -255,15 +271,27 @@ static bool gets_space(const struct vocab *v, const char *text, size_t n, bool f
     return !has && (v->space == SPACE_EACH || first);
 }
 
-enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
-                         struct token_list *out, struct err *why)
+/* A text of a vocabulary of characters, after its replacements. */
+static enum err_code bpe_encode_spaced(const struct bpe *b, struct merger *m, const char *text, size_t n,
+                                       bool first, struct token_list *out, struct err *why)
 {
-    if (!pretokenizer_info(b->pre)->characters) return bpe_encode_words(b, m, text, n, out, why);
     struct str s = { 0 };
     spm_escape(text, n, n > 0 && gets_space(b->vocab, text, n, first), &s);
     enum err_code rc = s.failed ? err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n)
                                 : bpe_encode_words(b, m, str_text(&s), s.len, out, why);
     str_free(&s);
+    return rc;
+}
+
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
+                         struct token_list *out, struct err *why)
+{
+    if (!pretokenizer_info(b->pre)->characters) return bpe_encode_words(b, m, text, n, out, why);
+    if (!b->rewrites) return bpe_encode_spaced(b, m, text, n, first, out, why);
+    struct str rewritten = { 0 };
+    enum err_code rc = rewrites_apply(b->rewrites, text, n, &rewritten, why);
+    if (!rc) rc = bpe_encode_spaced(b, m, str_text(&rewritten), rewritten.len, first, out, why);
+    str_free(&rewritten);
     return rc;
 }
 

@@ -3,20 +3,16 @@
  * A family (families.c) has one or more regular expressions; each is applied to the pieces that the one
  * before left. PCRE2 runs them with Unicode properties. Text need not be UTF-8: a byte that is not part of a
  * valid character is a word of its own and is never passed to PCRE2. */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/text/text_internal.h"
 
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/gguf/gguf.h"
+#include "engine/text/pattern.h"
 #include "kernels/kernels.h"
 
 enum { MATCHES_NOTHING = -1000 }; /* beyond the numbers of PCRE2's errors */
-
-/* What matching one piece of text may cost: backtracking steps, and memory of the interpreter in KiB. */
-enum { STEPS_MOST = 10000000, HEAP_KIB_MOST = 256 << 10 };
 
 enum { OWN_PATTERNS_MOST = 32 };
 
@@ -38,23 +34,14 @@ static enum err_code family_error(struct gguf_string name, struct err *why)
     return rc;
 }
 
-/* `wrong`: the error of a bad pattern, by whether it is ours or the file's. */
-static enum err_code pattern_compile(struct pretokenizer *p, struct gguf_string pattern, enum err_code wrong,
-                                     struct err *why)
+static enum err_code add_pattern(struct pretokenizer *p, struct gguf_string pattern, enum err_code wrong,
+                                 struct err *why)
 {
-    int code;
-    PCRE2_SIZE at;
-    pcre2_code *c = pcre2_compile((PCRE2_SPTR)pattern.data, pattern.len,
-                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
-    if (!c) {
-        PCRE2_UCHAR text[128];
-        pcre2_get_error_message(code, text, sizeof text);
-        return err_set(why, wrong, "pre-tokenizer '%s': %s at %zu", p->info.name, (char *)text, at);
-    }
-    pcre2_jit_compile(c,
-                      PCRE2_JIT_COMPLETE); /* without JIT the same code is interpreted: slower, same result */
-    p->codes[p->code_count++] = c;
-    return ERR_OK;
+    char who[64];
+    snprintf(who, sizeof who, "pre-tokenizer '%s'", p->info.name);
+    const enum err_code rc = pattern_compile(&p->codes[p->code_count], pattern, who, wrong, why);
+    p->code_count += !rc;
+    return rc;
 }
 
 enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string name, struct err *why)
@@ -69,7 +56,7 @@ enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string na
     p->info = f->info;
     for (int i = 0; i < FAMILY_PATTERNS && f->patterns[i]; i++) {
         const struct gguf_string pattern = { f->patterns[i], strlen(f->patterns[i]) };
-        enum err_code rc = pattern_compile(p, pattern, ERR_INTERNAL, why);
+        enum err_code rc = add_pattern(p, pattern, ERR_INTERNAL, why);
         if (rc) {
             pretokenizer_close(p);
             return rc;
@@ -93,7 +80,7 @@ enum err_code pretokenizer_open_own(struct pretokenizer **out, const struct gguf
                                  .whole_words = gguf_get_bool(g, OWN_WHOLE_WORDS, false) };
     enum err_code rc = ERR_OK;
     for (uint64_t i = 0; kv && i < kv->count && !rc; i++)
-        rc = pattern_compile(p, gguf_kv_string(kv, i), ERR_FORMAT, why);
+        rc = add_pattern(p, gguf_kv_string(kv, i), ERR_FORMAT, why);
     if (rc)
         pretokenizer_close(p);
     else
@@ -148,28 +135,6 @@ static bool ends_split_valid(struct ends *out, const char *text, size_t n)
     return true;
 }
 
-struct matcher {
-    pcre2_match_data *data;
-    pcre2_match_context *limits;
-};
-
-static bool matcher_open(struct matcher *m)
-{
-    m->data = pcre2_match_data_create(1, NULL);
-    m->limits = pcre2_match_context_create(NULL);
-    if (!m->data || !m->limits) return false;
-    pcre2_set_match_limit(m->limits, STEPS_MOST);
-    pcre2_set_depth_limit(m->limits, STEPS_MOST);
-    pcre2_set_heap_limit(m->limits, HEAP_KIB_MOST);
-    return true;
-}
-
-static void matcher_close(struct matcher *m)
-{
-    pcre2_match_data_free(m->data);
-    pcre2_match_context_free(m->limits);
-}
-
 /* Apply one pattern to one piece: the matches and the text between them become the new pieces. */
 static int ends_split_piece(const pcre2_code *code, const struct matcher *m, const char *text, size_t from,
                             size_t to, struct ends *out)
@@ -212,17 +177,11 @@ static int ends_split_all(const pcre2_code *code, const char *text, const struct
     return rc;
 }
 
-static bool is_limit(int bad)
-{
-    return bad == PCRE2_ERROR_MATCHLIMIT || bad == PCRE2_ERROR_DEPTHLIMIT || bad == PCRE2_ERROR_HEAPLIMIT ||
-           bad == PCRE2_ERROR_JIT_STACKLIMIT;
-}
-
 static enum err_code split_error(const struct pretokenizer *p, size_t n, int bad, struct err *why)
 {
     PCRE2_UCHAR message[128] = "";
     if (bad == PCRE2_ERROR_NOMEMORY) return err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
-    if (is_limit(bad))
+    if (pattern_is_limit(bad))
         return err_set(why, ERR_FORMAT,
                        "the text has a word or a run of spaces that is too long for pre-tokenizer '%s': "
                        "expected text with shorter ones (%zu bytes in all)",

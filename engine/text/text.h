@@ -3,7 +3,8 @@
  * SPM (tokenizer.ggml.model "llama"): merges pairs by score, falls back to bytes. BPE ("gpt2"): a
  * pre-tokenizer regular expression (PCRE2) cuts words, then bytes merge by rank; "gemma4" merges characters.
  * The pre-tokenizers are the rows of families.c; any other tokenizer.ggml.pre is ERR_FORMAT, because a guess
- * would give wrong ids. A tokenizer does not change after opening: threads may share it. */
+ * would give wrong ids. Unigram (OWN_UNIGRAM): the most probable pieces of each word. A tokenizer does not
+ * change after opening: threads may share it. */
 #ifndef QDYNO_ENGINE_TEXT_H
 #define QDYNO_ENGINE_TEXT_H
 
@@ -25,6 +26,13 @@ struct tokenizer;
  * they begin with one: "each" or "first", the part at the beginning of the text. Missing: by
  * tokenizer.ggml.add_space_prefix, each, whatever it begins with. */
 #define OWN_SPACE "qdyno.tokenizer.space"
+/* With characters: replacements made before text is cut, one after the other. A list of strings: a PCRE2
+ * expression, then the text that replaces each match of it, and so on. */
+#define OWN_REWRITES "qdyno.tokenizer.rewrites"
+/* tokenizer.ggml.model of a file with a Unigram vocabulary, and its scores: one number per token, infinity
+ * for tokens that no text becomes. Other programs have no name for Unigram with our expressions. */
+#define OWN_UNIGRAM "qdyno-unigram"
+#define OWN_SCORES  "qdyno.tokenizer.scores"
 /* In any file: the ids of special tokens that take the spaces to their left or right, too. */
 #define OWN_STRIP_LEFT  "qdyno.tokenizer.strip_left"
 #define OWN_STRIP_RIGHT "qdyno.tokenizer.strip_right"
@@ -37,7 +45,7 @@ enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struc
 void tokenizer_close(struct tokenizer *t); /* NULL is fine */
 
 struct tokenizer_info {
-    const char *kind;               /* "spm" "bpe" */
+    const char *kind;               /* "spm" "bpe" "unigram" */
     const char *pre;                /* pre-tokenizer name, "" for spm */
     int32_t n_vocab, bos, eos, unk; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;

@@ -140,11 +140,22 @@ void spm_escape(const char *text, size_t n, bool space_first, struct str *out);
 enum err_code spm_push_bytes(const struct vocab *v, const char *text, int32_t n, struct token_list *out,
                              struct err *why);
 
-struct bpe;
+/* Unigram (unigram.c). The scores are in OWN_SCORES. ERR_FORMAT: they are missing or no numbers; no "unknown"
+ * token; a piece that is too long. ERR_NOMEM. `v` must outlive it. */
+struct unigram;
+enum err_code unigram_open(struct unigram **out, const struct gguf *g, const struct vocab *v,
+                           struct err *why);
+void unigram_close(struct unigram *u); /* NULL is fine */
+/* Append the tokens of a word of n bytes (below 2 GiB) with U+2581 for spaces. ERR_NOMEM. */
+enum err_code unigram_encode(const struct unigram *u, const char *text, size_t n, struct token_list *out,
+                             struct err *why);
+
+struct bpe; /* what cuts text into words, and makes tokens of words by BPE or Unigram */
 enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why);
 void bpe_close(struct bpe *b);
 const char *bpe_pre(const struct bpe *b);
 bool bpe_is_of_characters(const struct bpe *b); /* and not of bytes */
+bool bpe_is_unigram(const struct bpe *b);
 /* first: the text is the beginning of the whole text. */
 enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
                          struct token_list *out, struct err *why);
@@ -179,5 +190,17 @@ const struct pre_info *pretokenizer_info(const struct pretokenizer *p);
 /* Cut text into words that cover it without gaps: ends[0..*count) are their ends. Owned: free(). */
 enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text, size_t n, size_t **ends,
                                  size_t *count, struct err *why);
+
+/* ---------------------------------------------------------------- replacements (rewrite.c) */
+
+/* *out owned: rewrites_close; NULL: the file has none. ERR_FORMAT: OWN_REWRITES is malformed. ERR_NOMEM. `g`
+ * must outlive it. */
+struct rewrites;
+enum err_code rewrites_open(struct rewrites **out, const struct gguf *g, struct err *why);
+void rewrites_close(struct rewrites *r); /* NULL is fine */
+/* Put `text` with all replacements made into the empty *out (owned, also after an error: str_free).
+ * ERR_FORMAT: a match takes too many steps; ERR_NOMEM, ERR_INTERNAL (PCRE2). */
+enum err_code rewrites_apply(const struct rewrites *r, const char *text, size_t n, struct str *out,
+                             struct err *why);
 
 #endif

@@ -1,5 +1,5 @@
-/* Text to ids and back. Special tokens are cut out of the raw text first, SPM or BPE encodes the text between
- * them, and BOS and EOS are added as the model's metadata asks. */
+/* Text to ids and back. Special tokens are cut out of the raw text first; SPM, BPE or Unigram encodes the
+ * text between them, and BOS and EOS are added as the model's metadata asks. */
 #include "engine/text/text_internal.h"
 
 #include <inttypes.h>
@@ -21,15 +21,16 @@ struct tokenizer {
 enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struct err *why)
 {
     struct gguf_string model = gguf_get_string(g, "tokenizer.ggml.model");
-    bool spm = gguf_string_is(model, "llama"),
-         bpe = gguf_string_is(model, "gpt2") || gguf_string_is(model, "gemma4");
+    bool spm = gguf_string_is(model, "llama"), bpe = gguf_string_is(model, "gpt2") ||
+                                                     gguf_string_is(model, "gemma4") ||
+                                                     gguf_string_is(model, OWN_UNIGRAM);
     *out = NULL;
     if (!model.data || gguf_string_is(model, "none") || gguf_string_is(model, "no_vocab"))
         return err_set(why, ERR_ABSENT, "'%s' has no tokenizer (tokenizer.ggml.model)", gguf_path(g));
     if (!spm && !bpe)
         return err_set(why, ERR_FORMAT,
                        "'%s': tokenizer '%.*s' (tokenizer.ggml.model) is not supported; 'llama' (SPM), "
-                       "'gpt2' and 'gemma4' (BPE) are",
+                       "'gpt2' and 'gemma4' (BPE) and '" OWN_UNIGRAM "' are",
                        gguf_path(g), (int)MIN(model.len, 40), model.data);
     struct tokenizer *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
@@ -55,7 +56,9 @@ void tokenizer_close(struct tokenizer *t)
 void tokenizer_describe(const struct tokenizer *t, struct tokenizer_info *out)
 {
     const struct vocab *v = &t->vocab;
-    *out = (struct tokenizer_info){ .kind = t->bpe ? "bpe" : "spm",
+    *out = (struct tokenizer_info){ .kind = !t->bpe                  ? "spm"
+                                            : bpe_is_unigram(t->bpe) ? "unigram"
+                                                                     : "bpe",
                                     .pre = t->bpe ? bpe_pre(t->bpe) : "",
                                     .n_vocab = v->n,
                                     .bos = v->bos,

@@ -1,0 +1,74 @@
+"""Make golden.json: a small Unigram vocabulary, and the ids that the package `tokenizers` (0.23.3) gives a
+few texts with eight combinations of normalizer, pre-tokenizer and byte_fallback.
+
+usage: python make.py > golden.json     (in a virtual environment with tokenizers; text: the README)"""
+import json
+import os
+import random
+
+from tokenizers import AddedToken, Regex, Tokenizer, models
+from tokenizers import normalizers as N
+from tokenizers import pre_tokenizers as P
+from tokenizers import trainers
+
+here = os.path.dirname(os.path.abspath(__file__))
+lines = open(os.path.join(here, "../../../README.md")).read().split("\n")[:60]
+lines += ["Größe café 日本語のテキスト", "Привет мир 1234 567"] * 3
+CONFIGS = {
+    "split": (None, P.Metaspace(prepend_scheme="always", split=True), False),
+    "first": (None, P.Metaspace(prepend_scheme="first", split=True), True),
+    "whole": (None, P.Metaspace(prepend_scheme="always", split=False), True),
+    "never": (N.Replace(" ", "▁"), P.Metaspace(prepend_scheme="never", split=True), True),
+    "prepend": (N.Sequence([N.Prepend("▁"), N.Replace(" ", "▁")]), None, False),
+    "strip": (
+        N.Sequence([N.Strip(left=False, right=True), N.Replace(Regex(" {2,}"), "▁")]),
+        P.Metaspace(prepend_scheme="always", split=True),
+        False,
+    ),
+    "spaces": (
+        N.Sequence([N.Replace(Regex(r"\A +| +\z"), ""), N.Replace(Regex(" {2,}"), " "), N.Replace(" ", "▁")]),
+        P.Metaspace(prepend_scheme="always", split=False),
+        True,
+    ),
+    "digits": (
+        N.Strip(),
+        P.Sequence([P.Metaspace(prepend_scheme="always", split=True), P.Digits(individual_digits=True)]),
+        True,
+    ),
+}
+TEXTS = ["model format", "", " ", "  two  spaces   ", "\n\n line\n", "1234 567", "テキスト日", "no ☃☃ there ☃", "☃", "é🙂"]
+TEXTS += ["<0x0A> text", "a<s>b </s> c", "▁one ▁two", " ▁x", "\u00a0a\u3000b ", "<unk>", "<x> the <x>end", "  <x>  "]
+random.seed(5)
+TEXTS += ["".join(random.choice("abcde  \n1▁é日☃🙂<>sx0A") for _ in range(random.randint(1, 24))) for _ in range(8)]
+
+trained = Tokenizer(models.Unigram())
+trained.pre_tokenizer = P.Metaspace()
+trained.train_from_iterator(
+    lines,
+    trainers.UnigramTrainer(
+        vocab_size=180, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>", show_progress=False, max_piece_length=8
+    ),
+)
+vocab = [[p, round(s, 5)] for p, s in json.loads(trained.to_str())["model"]["vocab"]]
+out = {"vocab": vocab, "texts": TEXTS, "configs": []}
+for name, (normalizer, pre_tokenizer, fallback) in CONFIGS.items():
+    pieces = vocab + [["<0x%02X>" % i, -20.0] for i in range(256)] * fallback
+    t = Tokenizer(models.Unigram([(p, s) for p, s in pieces], unk_id=0, byte_fallback=fallback))
+    if normalizer:
+        t.normalizer = normalizer
+    if pre_tokenizer:
+        t.pre_tokenizer = pre_tokenizer
+    t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in ("<unk>", "<s>", "</s>")])
+    t.add_tokens([AddedToken("<x>", normalized=False)])
+    saved = json.loads(t.to_str())
+    out["configs"].append(
+        {
+            "name": name,
+            "normalizer": saved["normalizer"],
+            "pre_tokenizer": saved["pre_tokenizer"],
+            "byte_fallback": fallback,
+            "added_tokens": saved["added_tokens"],
+            "ids": [t.encode(text, add_special_tokens=False).ids for text in TEXTS],
+        }
+    )
+print(json.dumps(out, ensure_ascii=False, separators=(",", ":")))
