@@ -448,6 +448,8 @@ static void cutter_put(struct checkpoint *c, const struct word_cutter *w, const 
     if (known) return;
     strings_put(c, OWN_PATTERNS, w->cuts, w->cut_count);
     if (w->rewrite_count) strings_put(c, OWN_REWRITES, w->rewrites, w->rewrite_count);
+    if (w->charsmap.len)
+        gguf_writer_put_array(c->metadata, OWN_CHARSMAP, GGUF_U8, w->charsmap.data, w->charsmap.len);
     gguf_writer_put_bool(c->metadata, OWN_CHARACTERS, !w->bytes);
     if (w->space) gguf_writer_put_string(c->metadata, OWN_SPACE, w->space);
     gguf_writer_put_bool(c->metadata, OWN_WHOLE_WORDS, whole_words);

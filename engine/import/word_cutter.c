@@ -52,6 +52,7 @@ void word_cutter_free(struct word_cutter *w)
 {
     for (int i = 0; i < w->cut_count; i++) str_free(&w->cuts[i]);
     for (int i = 0; i < w->rewrite_count; i++) str_free(&w->rewrites[i]);
+    str_free(&w->charsmap);
     str_free(&w->source);
 }
 
@@ -231,6 +232,19 @@ static enum err_code step_strip(struct word_cutter *w, const json_t *step, struc
     return rc;
 }
 
+static enum err_code step_precompiled(struct word_cutter *w, const json_t *step, struct err *why)
+{
+    const char *text = json_get_str(step, "precompiled_charsmap", "");
+    if (w->rewrite_count || w->spaces || w->space_first || w->charsmap.len)
+        return err_set(why, ERR_FORMAT,
+                       "tokenizer.json: normalizer Precompiled behind another one is not supported");
+    if (base64_decode(text, strlen(text), &w->charsmap) && w->charsmap.len) return ERR_OK;
+    return w->charsmap.failed ? err_set(why, ERR_NOMEM, "out of memory for the tokenizer")
+                              : err_set(why, ERR_FORMAT,
+                                        "tokenizer.json: normalizer Precompiled: "
+                                        "precompiled_charsmap is not base64");
+}
+
 /* Text is not composed: docs/import.md says so. */
 static enum err_code step_nfc(struct word_cutter *w, const json_t *step, struct err *why)
 {
@@ -241,11 +255,9 @@ static enum err_code step_nfc(struct word_cutter *w, const json_t *step, struct 
 }
 
 static const struct step NORMALIZERS[] = {
-    { .type = "Sequence", .list = "normalizers" },
-    { .type = "Prepend", .fn = step_prepend },
-    { .type = "Replace", .fn = step_replace },
-    { .type = "Strip", .fn = step_strip },
-    { .type = "NFC", .fn = step_nfc },
+    { .type = "Sequence", .list = "normalizers" },     { .type = "Prepend", .fn = step_prepend },
+    { .type = "Replace", .fn = step_replace },         { .type = "Strip", .fn = step_strip },
+    { .type = "Precompiled", .fn = step_precompiled }, { .type = "NFC", .fn = step_nfc },
 };
 
 /* Run a step, or the steps of a sequence. */
@@ -282,9 +294,10 @@ enum err_code word_cutter_read(struct word_cutter *out, const json_t *tokenizer,
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: byte level with U+2581 for spaces is not supported");
     if (!rc && !out->bytes && !out->spaces)
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: expected byte level, or U+2581 for spaces");
-    if (!rc && out->bytes && out->rewrite_count)
-        rc = err_set(why, ERR_FORMAT,
-                     "tokenizer.json: normalizers Replace and Strip with byte level are not supported");
+    if (!rc && out->bytes && (out->rewrite_count || out->charsmap.len))
+        rc = err_set(
+            why, ERR_FORMAT,
+            "tokenizer.json: normalizers Precompiled, Replace and Strip with byte level are not supported");
     for (int i = 0; i < out->rewrite_count; i++)
         if (out->rewrites[i].failed) rc = err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     for (int i = 0; i < out->cut_count; i++)

@@ -17,6 +17,7 @@ struct word_cutter {
     int cut_count;
     struct str rewrites[2 * REWRITES_MOST]; /* OWN_REWRITES: expression, text, and so on; owned */
     int rewrite_count;                      /* of strings */
+    struct str charsmap;                    /* OWN_CHARSMAP: bytes; owned */
     struct str source; /* the steps as tokenizer.json has them, one a line: recognizes known ones */
 };
 

@@ -2,6 +2,7 @@
  * of every vocabulary, such as removing spaces at the end. */
 #include <stdlib.h>
 
+#include "engine/text/charsmap.h"
 #include "engine/text/pattern.h"
 #include "engine/text/text_internal.h"
 #include "kernels/kernels.h"
@@ -9,33 +10,40 @@
 enum { REWRITES_MOST = 32 };
 
 struct rewrites {
+    struct charsmap *charsmap; /* comes first; NULL: none */
     int count;
     pcre2_code *codes[REWRITES_MOST];
     struct gguf_string by[REWRITES_MOST]; /* borrowed from the file */
 };
 
-enum err_code rewrites_open(struct rewrites **out, const struct gguf *g, struct err *why)
+static enum err_code read_expressions(struct rewrites *r, const struct gguf_kv *kv, struct err *why)
 {
-    const struct gguf_kv *kv = gguf_kv_find(g, OWN_REWRITES);
-    *out = NULL;
-    if (!kv) return ERR_OK;
     if (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || kv->count % 2 ||
         kv->count > 2 * REWRITES_MOST)
         return err_set(why, ERR_FORMAT,
                        OWN_REWRITES ": expected pairs of strings (expression, text), at most %d",
                        REWRITES_MOST);
-    struct rewrites *r = *out = calloc(1, sizeof *r);
-    if (!r) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     enum err_code rc = ERR_OK;
     for (uint64_t i = 0; !rc && i < kv->count; i += 2) {
         r->by[r->count] = gguf_kv_string(kv, i + 1);
         rc = pattern_compile(&r->codes[r->count], gguf_kv_string(kv, i), OWN_REWRITES, ERR_FORMAT, why);
         r->count += !rc;
     }
-    if (rc) {
+    return rc;
+}
+
+enum err_code rewrites_open(struct rewrites **out, const struct gguf *g, struct err *why)
+{
+    const struct gguf_kv *kv = gguf_kv_find(g, OWN_REWRITES);
+    *out = NULL;
+    struct rewrites *r = calloc(1, sizeof *r);
+    if (!r) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
+    enum err_code rc = charsmap_open(&r->charsmap, g, why);
+    if (!rc && kv) rc = read_expressions(r, kv, why);
+    if (rc || (!r->charsmap && !r->count))
         rewrites_close(r);
-        *out = NULL;
-    }
+    else
+        *out = r;
     return rc;
 }
 
@@ -43,6 +51,7 @@ void rewrites_close(struct rewrites *r)
 {
     if (!r) return;
     for (int i = 0; i < r->count; i++) pcre2_code_free(r->codes[i]);
+    charsmap_close(r->charsmap);
     free(r);
 }
 
@@ -69,7 +78,15 @@ static int substitute(const pcre2_code *code, struct gguf_string by, const struc
     }
 }
 
-/* One replacement in any bytes: PCRE2 sees the runs of valid UTF-8; other bytes stay. */
+/* Replacement number `which` in valid UTF-8; -1: those of the table of characters. */
+static int rewrite_valid(const struct rewrites *r, int which, const struct matcher *m, const char *text,
+                         size_t n, struct str *out)
+{
+    return which < 0 ? charsmap_apply(r->charsmap, m, text, n, out)
+                     : substitute(r->codes[which], r->by[which], m, text, n, out);
+}
+
+/* The same in any bytes: PCRE2 sees the runs of valid UTF-8; other bytes stay. */
 static int rewrite_once(const struct rewrites *r, int which, const struct matcher *m, const struct str *in,
                         struct str *out)
 {
@@ -80,8 +97,7 @@ static int rewrite_once(const struct rewrites *r, int which, const struct matche
         const size_t used = str_utf8_next(text + i, in->len - i, &c);
         const bool stray = c == 0xfffd && used == 1, last = i + used == in->len;
         const size_t end = stray ? i : i + used;
-        if ((stray || last) && end > start)
-            rc = substitute(r->codes[which], r->by[which], m, text + start, end - start, out);
+        if ((stray || last) && end > start) rc = rewrite_valid(r, which, m, text + start, end - start, out);
         if (!rc && stray) str_append_n(out, text + i, 1);
         i += used;
         if (stray) start = i;
@@ -95,7 +111,7 @@ enum err_code rewrites_apply(const struct rewrites *r, const char *text, size_t 
     struct matcher m;
     int rc = matcher_open(&m) ? 0 : PCRE2_ERROR_NOMEMORY;
     str_append_n(out, text, n);
-    for (int i = 0; i < r->count && !rc && !out->failed; i++) {
+    for (int i = r->charsmap ? -1 : 0; i < r->count && !rc && !out->failed; i++) {
         struct str next = { 0 };
         rc = rewrite_once(r, i, &m, out, &next);
         str_free(out);

@@ -29,6 +29,8 @@ struct tokenizer;
 /* With characters: replacements made before text is cut, one after the other. A list of strings: a PCRE2
  * expression, then the text that replaces each match of it, and so on. */
 #define OWN_REWRITES "qdyno.tokenizer.rewrites"
+/* Before these, characters are replaced by a table of SentencePiece: a list of bytes. */
+#define OWN_CHARSMAP "qdyno.tokenizer.charsmap"
 /* tokenizer.ggml.model of a file with a Unigram vocabulary, and its scores: one number per token, infinity
  * for tokens that no text becomes. Other programs have no name for Unigram with our expressions. */
 #define OWN_UNIGRAM "qdyno-unigram"

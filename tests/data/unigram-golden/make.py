@@ -1,11 +1,16 @@
 """Make golden.json: a small Unigram vocabulary, and the ids that the package `tokenizers` (0.23.3) gives a
-few texts with eight combinations of normalizer, pre-tokenizer and byte_fallback.
+few texts with nine combinations of normalizer, pre-tokenizer and byte_fallback.
 
-usage: python make.py > golden.json     (in a virtual environment with tokenizers; text: the README)"""
+usage: python make.py > golden.json
+(in a virtual environment with tokenizers, sentencepiece and protobuf; text: the README)"""
+import io
 import json
 import os
 import random
+import tempfile
 
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, models
 from tokenizers import normalizers as N
 from tokenizers import pre_tokenizers as P
@@ -14,7 +19,29 @@ from tokenizers import trainers
 here = os.path.dirname(os.path.abspath(__file__))
 lines = open(os.path.join(here, "../../../README.md")).read().split("\n")[:60]
 lines += ["Größe café 日本語のテキスト", "Привет мир 1234 567"] * 3
+
+
+def charsmap(rules):
+    """SentencePiece's table of these replacements."""
+    model, proto = io.BytesIO(), sentencepiece_model_pb2.ModelProto()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as f:
+        f.writelines(" ".join("%X" % ord(c) for c in a) + "\t" + " ".join("%X" % ord(c) for c in b) + "\n" for a, b in rules)
+        f.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model, vocab_size=120, hard_vocab_limit=False,
+            normalization_rule_tsv=f.name, minloglevel=2,
+        )
+    proto.ParseFromString(model.getvalue())
+    return proto.normalizer_spec.precompiled_charsmap
+
+
+RULES = [("Ａ", "a"), ("\ufb01", "fi"), ("\t", " "), ("e\u0301", "é"), ("\u0301", ""), ("\r", " "), ("☃", "snow"), ("ﾞ", "\u3099")]
 CONFIGS = {
+    "charsmap": (
+        N.Sequence([N.Precompiled(charsmap(RULES)), N.Strip(left=False, right=True), N.Replace(Regex(" {2,}"), "▁")]),
+        P.Metaspace(prepend_scheme="always", split=True),
+        False,
+    ),
     "split": (None, P.Metaspace(prepend_scheme="always", split=True), False),
     "first": (None, P.Metaspace(prepend_scheme="first", split=True), True),
     "whole": (None, P.Metaspace(prepend_scheme="always", split=False), True),
@@ -38,6 +65,7 @@ CONFIGS = {
 }
 TEXTS = ["model format", "", " ", "  two  spaces   ", "\n\n line\n", "1234 567", "テキスト日", "no ☃☃ there ☃", "☃", "é🙂"]
 TEXTS += ["<0x0A> text", "a<s>b </s> c", "▁one ▁two", " ▁x", "\u00a0a\u3000b ", "<unk>", "<x> the <x>end", "  <x>  "]
+TEXTS += ["\ufb01le Ａ\tb e\u0301 \u0301", "a\r\nb", "e\u0301\u0301\u0301\u0301 x\uff9e\u0308", "é\u0301 \U0001f1e9\U0001f1ea e\u0301"]
 random.seed(5)
 TEXTS += ["".join(random.choice("abcde  \n1▁é日☃🙂<>sx0A") for _ in range(random.randint(1, 24))) for _ in range(8)]
 
