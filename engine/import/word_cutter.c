@@ -198,6 +198,9 @@ static enum err_code add_rewrite(struct word_cutter *w, const char *regex, const
         return err_set(why, ERR_FORMAT,
                        "tokenizer.json: a normalizer behind the one that writes U+2581 for "
                        "spaces is not supported");
+    static const char ZERO[] = "\xef\xbf\xbe"; /* hf_tokenizer_parse puts it in the place of U+0000 */
+    if (strstr(regex, ZERO) || strstr(by, ZERO))
+        return err_set(why, ERR_FORMAT, "tokenizer.json: normalizer Replace with U+0000 is not supported");
     if (w->rewrite_count == 2 * REWRITES_MOST)
         return err_set(why, ERR_FORMAT, "tokenizer.json: more than %d normalizers", REWRITES_MOST);
     struct str *at = &w->rewrites[w->rewrite_count];

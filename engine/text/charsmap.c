@@ -14,7 +14,10 @@
 #include "engine/text/text.h"
 #include "kernels/kernels.h"
 
-enum { WHOLE_LESS_THAN = 6 };
+enum {
+    WHOLE_LESS_THAN = 6,
+    TEXT_MOST = 256 /* bytes of a replacement; Unicode's longest has 33 */
+};
 
 struct charsmap {
     const unsigned char *units; /* [count] of 32 bits, little endian; borrowed, unaligned */
@@ -27,6 +30,16 @@ struct charsmap {
 static uint32_t read_u32(const unsigned char *at)
 {
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static bool has_long_text(const struct charsmap *c)
+{
+    for (size_t at = 0; at < c->size;) {
+        const size_t n = strnlen(c->texts + at, c->size - at);
+        if (n > TEXT_MOST) return true;
+        at += n + 1;
+    }
+    return false;
 }
 
 enum err_code charsmap_open(struct charsmap **out, const struct gguf *g, struct err *why)
@@ -46,7 +59,10 @@ enum err_code charsmap_open(struct charsmap **out, const struct gguf *g, struct 
     c->texts = (const char *)kv->data + 4 + size;
     c->size = kv->count - 4 - size;
     const struct gguf_string cluster = { "\\X", 2 };
-    const enum err_code rc = pattern_compile(&c->cluster, cluster, OWN_CHARSMAP, ERR_INTERNAL, why);
+    const enum err_code rc = has_long_text(c)
+                                 ? err_set(why, ERR_FORMAT, OWN_CHARSMAP ": a text has more than %d bytes",
+                                           TEXT_MOST)
+                                 : pattern_compile(&c->cluster, cluster, OWN_CHARSMAP, ERR_INTERNAL, why);
     if (rc) {
         charsmap_close(c);
         *out = NULL;

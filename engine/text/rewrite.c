@@ -7,7 +7,11 @@
 #include "engine/text/text_internal.h"
 #include "kernels/kernels.h"
 
-enum { REWRITES_MOST = 32 };
+enum {
+    REWRITES_MOST = 32,
+    TOO_LONG = -1001, /* beyond the numbers of PCRE2's errors */
+    GROWTH_MOST = 64  /* times the text: replacements of replacements could fill the memory */
+};
 
 struct rewrites {
     struct charsmap *charsmap; /* comes first; NULL: none */
@@ -55,9 +59,10 @@ void rewrites_close(struct rewrites *r)
     free(r);
 }
 
-/* One replacement in valid UTF-8, appended to *out, which has room. Returns PCRE2's error; 0: done. */
+/* One replacement in valid UTF-8, appended to *out. Returns PCRE2's error, TOO_LONG: the result has more than
+ * `most` bytes; 0: done. */
 static int substitute(const pcre2_code *code, struct gguf_string by, const struct matcher *m,
-                      const char *text, size_t n, struct str *out)
+                      const char *text, size_t n, size_t most, struct str *out)
 {
     const uint32_t flags = PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_LITERAL |
                            PCRE2_SUBSTITUTE_OVERFLOW_LENGTH | PCRE2_NO_UTF_CHECK;
@@ -73,6 +78,7 @@ static int substitute(const pcre2_code *code, struct gguf_string by, const struc
         const bool grow = rc == PCRE2_ERROR_NOMEMORY && used > room,
                    interpret = rc == PCRE2_ERROR_JIT_STACKLIMIT && !more; /* its stack is on the heap */
         if (!grow && !interpret) return MIN(rc, 0);
+        if (grow && used > most) return TOO_LONG;
         if (grow) room = used;
         if (interpret) more = PCRE2_NO_JIT;
     }
@@ -80,15 +86,15 @@ static int substitute(const pcre2_code *code, struct gguf_string by, const struc
 
 /* Replacement number `which` in valid UTF-8; -1: those of the table of characters. */
 static int rewrite_valid(const struct rewrites *r, int which, const struct matcher *m, const char *text,
-                         size_t n, struct str *out)
+                         size_t n, size_t most, struct str *out)
 {
     return which < 0 ? charsmap_apply(r->charsmap, m, text, n, out)
-                     : substitute(r->codes[which], r->by[which], m, text, n, out);
+                     : substitute(r->codes[which], r->by[which], m, text, n, most, out);
 }
 
 /* The same in any bytes: PCRE2 sees the runs of valid UTF-8; other bytes stay. */
 static int rewrite_once(const struct rewrites *r, int which, const struct matcher *m, const struct str *in,
-                        struct str *out)
+                        size_t most, struct str *out)
 {
     const char *text = str_text(in);
     int rc = 0;
@@ -97,7 +103,8 @@ static int rewrite_once(const struct rewrites *r, int which, const struct matche
         const size_t used = str_utf8_next(text + i, in->len - i, &c);
         const bool stray = c == 0xfffd && used == 1, last = i + used == in->len;
         const size_t end = stray ? i : i + used;
-        if ((stray || last) && end > start) rc = rewrite_valid(r, which, m, text + start, end - start, out);
+        if ((stray || last) && end > start)
+            rc = rewrite_valid(r, which, m, text + start, end - start, most, out);
         if (!rc && stray) str_append_n(out, text + i, 1);
         i += used;
         if (stray) start = i;
@@ -108,18 +115,24 @@ static int rewrite_once(const struct rewrites *r, int which, const struct matche
 enum err_code rewrites_apply(const struct rewrites *r, const char *text, size_t n, struct str *out,
                              struct err *why)
 {
+    const size_t most = 4096 + n * GROWTH_MOST;
     struct matcher m;
     int rc = matcher_open(&m) ? 0 : PCRE2_ERROR_NOMEMORY;
     str_append_n(out, text, n);
     for (int i = r->charsmap ? -1 : 0; i < r->count && !rc && !out->failed; i++) {
         struct str next = { 0 };
-        rc = rewrite_once(r, i, &m, out, &next);
+        rc = rewrite_once(r, i, &m, out, most, &next);
+        if (!rc && next.len > most) rc = TOO_LONG;
         str_free(out);
         *out = next;
     }
     matcher_close(&m);
     if (rc == PCRE2_ERROR_NOMEMORY || out->failed)
         return err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
+    if (rc == TOO_LONG)
+        return err_set(why, ERR_FORMAT,
+                       OWN_REWRITES ": replacements make a text of %zu bytes more than %d times as long", n,
+                       GROWTH_MOST);
     if (pattern_is_limit(rc))
         return err_set(
             why, ERR_FORMAT,

@@ -146,7 +146,7 @@ struct unigram;
 enum err_code unigram_open(struct unigram **out, const struct gguf *g, const struct vocab *v,
                            struct err *why);
 void unigram_close(struct unigram *u); /* NULL is fine */
-/* Append the tokens of a word of n bytes (below 2 GiB) with U+2581 for spaces. ERR_NOMEM. */
+/* Append the tokens of a word of n bytes with U+2581 for spaces. ERR_USAGE: more than 128 MiB; ERR_NOMEM. */
 enum err_code unigram_encode(const struct unigram *u, const char *text, size_t n, struct token_list *out,
                              struct err *why);
 
@@ -199,7 +199,8 @@ struct rewrites;
 enum err_code rewrites_open(struct rewrites **out, const struct gguf *g, struct err *why);
 void rewrites_close(struct rewrites *r); /* NULL is fine */
 /* Put `text` with all replacements made into the empty *out (owned, also after an error: str_free).
- * ERR_FORMAT: a match takes too many steps; ERR_NOMEM, ERR_INTERNAL (PCRE2). */
+ * ERR_FORMAT: a match takes too many steps, or the text becomes far longer; ERR_NOMEM, ERR_INTERNAL (PCRE2).
+ */
 enum err_code rewrites_apply(const struct rewrites *r, const char *text, size_t n, struct str *out,
                              struct err *why);
 

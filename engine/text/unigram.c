@@ -14,7 +14,10 @@
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 
-enum { PIECE_MOST = 512 }; /* bytes of a piece: bounds the search at each position */
+enum {
+    PIECE_MOST = 512,   /* bytes of a piece: bounds the search at each position */
+    WORD_MOST = 1 << 27 /* bytes of a word; the search takes 24 times as much memory */
+};
 static const double UNKNOWN_COST = 10;
 
 struct unigram {
@@ -189,6 +192,11 @@ static enum err_code push_pieces(const struct unigram *u, const char *text, size
 enum err_code unigram_encode(const struct unigram *u, const char *text, size_t n, struct token_list *out,
                              struct err *why)
 {
+    if (n > WORD_MOST)
+        return err_set(why, ERR_USAGE,
+                       "a text of %zu bytes that the tokenizer does not cut into words is too long: at most "
+                       "128 MiB",
+                       n);
     struct position *all = malloc((n + 1) * sizeof *all);
     if (!all) return err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
     for (size_t i = 0; i <= n; i++) all[i] = (struct position){ .from = -1 };

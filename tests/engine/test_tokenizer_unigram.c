@@ -172,6 +172,30 @@ static void test_any_bytes_come_back(void **state)
 
 /* ---------------------------------------------------------------- refusals */
 
+/* Replacements that double the text again and again end in an error, not in memory running out. */
+static void test_growth_is_bounded(void **state)
+{
+    (void)state;
+    struct str s = { 0 };
+    struct err why = { 0 };
+    struct gguf *g;
+    struct tokenizer *t;
+    struct token_list l = { 0 };
+    str_append(&s, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+    for (int i = 0; i < 30; i++)
+        str_printf(&s, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
+                   i ? "," : "");
+    str_append(&s, "]}," SPACES ",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[" PIECES "]}}");
+    CHECK_OK(open_folder(&g, str_text(&s), &why));
+    CHECK_OK(tokenizer_open(&t, g, &why));
+    CHECK_EQ(tokenizer_encode(t, "a b", 3, 0, &l, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "times as long"));
+    token_list_free(&l);
+    tokenizer_close(t);
+    gguf_close(g);
+    str_free(&s);
+}
+
 static void test_checkpoints_are_refused(void **state)
 {
     (void)state;
@@ -255,9 +279,8 @@ static void test_files_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_ids),
-        cmocka_unit_test(test_any_bytes_come_back),
-        cmocka_unit_test(test_checkpoints_are_refused),
+        cmocka_unit_test(test_golden_ids),        cmocka_unit_test(test_any_bytes_come_back),
+        cmocka_unit_test(test_growth_is_bounded), cmocka_unit_test(test_checkpoints_are_refused),
         cmocka_unit_test(test_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
