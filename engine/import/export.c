@@ -312,6 +312,8 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
     return remove(path);
 }
 
+static const int64_t SHARD_BYTES = (int64_t)4 << 30; /* if nobody says otherwise */
+
 /* Write and prove everything in a new folder beside the target, then give it its name. */
 static enum err_code folder_make(struct exporter *e, const char *folder, struct err *why)
 {
@@ -339,10 +341,15 @@ static enum err_code folder_make(struct exporter *e, const char *folder, struct 
 }
 
 enum err_code export_write(struct export_report *out, const char *checkpoint, const struct gguf *made,
-                           const char *folder, enum export_kind kind, import_step_fn *step, void *ctx,
-                           struct err *why)
+                           const char *folder, const struct export_options *options, import_step_fn *step,
+                           void *ctx, struct err *why)
 {
-    struct exporter e = { .made = made, .kind = kind, .kept = json_array(), .step = step, .ctx = ctx };
+    struct exporter e = { .made = made,
+                          .kind = options->kind,
+                          .shard_bytes = options->shard_bytes ? options->shard_bytes : SHARD_BYTES,
+                          .kept = json_array(),
+                          .step = step,
+                          .ctx = ctx };
     enum err_code rc = checkpoint_map(&e.c, checkpoint, why);
     if (!rc) rc = plan_make(&e, checkpoint, why);
     if (!rc) rc = folder_make(&e, folder, why);

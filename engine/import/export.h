@@ -23,13 +23,18 @@ struct export_report {
     bool act_order, symmetric;
 };
 
+struct export_options {
+    enum export_kind kind;
+    int64_t shard_bytes; /* largest weight file, unless one tensor alone is larger; 0: 4 GiB */
+};
+
 /* Write `folder`, which must not exist. checkpoint: the folder from which `made` was quantized. Nothing
  * appears at `folder` before it is whole and every matrix was read back equal to that of `made`. Memory: the
- * unpacked codes of one matrix. `step` as in import_write. Errors: ERR_USAGE (the folder exists; `kind`
- * cannot hold a tensor, by name); ERR_FORMAT; ERR_IO; ERR_NOMEM; ERR_INTERNAL: a matrix is read back
+ * unpacked codes of one matrix. `step` as in import_write. Errors: ERR_USAGE (the folder exists; the
+ * kind cannot hold a tensor, by name); ERR_FORMAT; ERR_IO; ERR_NOMEM; ERR_INTERNAL: a matrix is read back
  * differently; what `step` returns. */
 enum err_code export_write(struct export_report *out, const char *checkpoint, const struct gguf *made,
-                           const char *folder, enum export_kind kind, import_step_fn *step, void *ctx,
-                           struct err *why);
+                           const char *folder, const struct export_options *options, import_step_fn *step,
+                           void *ctx, struct err *why);
 
 #endif

@@ -9,8 +9,6 @@
 
 #include "engine/import/export_internal.h"
 
-static const int64_t SHARD_BYTES = (int64_t)4 << 30;
-
 /* Files that go over as they are, where the original has them. */
 static const char *const COPIED[] = { "tokenizer.json",
                                       "tokenizer_config.json",
@@ -132,7 +130,7 @@ static int shards_cut(const struct exporter *e, int64_t **end, struct err *why)
     *end = malloc((size_t)(e->count + 1) * sizeof **end);
     if (!*end) return err_set(why, ERR_NOMEM, "out of memory for the list of files"), 0;
     for (int64_t i = 0; i < e->count; i++) {
-        if (bytes && bytes + e->pieces[i].bytes > SHARD_BYTES) {
+        if (bytes && bytes + e->pieces[i].bytes > e->shard_bytes) {
             (*end)[n++] = i;
             bytes = 0;
         }

@@ -34,6 +34,7 @@ struct exporter {
     struct checkpoint c;
     const struct gguf *made;
     enum export_kind kind;
+    int64_t shard_bytes;
     struct arena memory;
     struct piece *pieces; /* [count] */
     int64_t count, room;

@@ -89,6 +89,7 @@ back compressed-tensors && fail "an export replaced a folder"
 says err "back' exists"
 expect 4 quantize "$IN" "$T/back2" -R q4_0 --to awq && says err 'is q4_0, which --to awq cannot hold'
 [ ! -e "$T/back2" ] && [ ! -e "$T/back2.quantized" ] || fail "a refused export left something"
+expect 4 quantize "$T/out.gguf" "$T/back2" -R q4_0 --shard-size 1G && says err "shard-size needs --to"
 expect 4 quantize "$T/out.gguf" "$T/back2" -R gptq --to gptq && says err 'needs an unquantized Hugging Face folder'
 expect 4 quantize "$IN" "$T/back2" -R q4_0 --to marlin && says err 'gptq'
 

@@ -178,15 +178,22 @@ static int entries_in(const char *folder)
 }
 
 /* Exports into "<base>/out". The result's code; *r only when that is ERR_OK. */
-static enum err_code export_to(struct export_report *r, const char *folder, const char *made, const char *to,
-                               enum export_kind kind, struct err *why)
+static enum err_code export_shards(struct export_report *r, const char *folder, const char *made,
+                                   const char *to, enum export_kind kind, int64_t shard, struct err *why)
 {
     struct gguf *g;
     enum err_code rc = gguf_open(&g, made, why);
     CHECK_EQ(rc, ERR_OK);
-    rc = export_write(r, folder, g, to, kind, NULL, NULL, why);
+    const struct export_options options = { .kind = kind, .shard_bytes = shard };
+    rc = export_write(r, folder, g, to, &options, NULL, NULL, why);
     gguf_close(g);
     return rc;
+}
+
+static enum err_code export_to(struct export_report *r, const char *folder, const char *made, const char *to,
+                               enum export_kind kind, struct err *why)
+{
+    return export_shards(r, folder, made, to, kind, 0, why);
 }
 
 struct folders {
@@ -348,6 +355,34 @@ static void kept_matrices_are_named(void **state)
     folders_remove(&f);
 }
 
+/* Several weight files with an index hold the same model as one; a tensor is never divided. */
+static void several_files_are_the_same_model(void **state)
+{
+    (void)state;
+    static float want[IDS * VOCAB], got[IDS * VOCAB];
+    static const int64_t SIZES[] = { 100000, 1 };
+    for (size_t i = 0; i < COUNT_OF(SIZES); i++) {
+        struct folders f;
+        struct export_report r = { 0 };
+        struct err why = { 0 };
+        char path[128], *text;
+        folders_make(&f, 256);
+        quantize_to(f.from, "gptq,bits=4,group_size=64,sym=true", f.made);
+        CHECK_OK(export_shards(&r, f.from, f.made, f.to, EXPORT_GPTQ, SIZES[i], &why));
+        CHECK_EQ(r.verified, 14);
+        CHECK_GE(r.files, 2);
+        CHECK_EQ(entries_in(f.to), 3 + r.files + 1); /* and the index */
+        snprintf(path, sizeof path, "%s/model.safetensors.index.json", f.to);
+        CHECK_OK(file_read(&text, NULL, path, 1 << 20, &why));
+        CHECK_CONTAINS(text, "model-00002-of-000");
+        free(text);
+        logits_of(want, f.made);
+        logits_of(got, f.to);
+        CHECK_EQ(max_difference(got, want, IDS * VOCAB), 0);
+        folders_remove(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +390,7 @@ int main(void)
         cmocka_unit_test(what_a_form_cannot_hold_is_refused),
         cmocka_unit_test(zero_points_of_0_need_the_second_version),
         cmocka_unit_test(kept_matrices_are_named),
+        cmocka_unit_test(several_files_are_the_same_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

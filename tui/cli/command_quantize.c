@@ -41,6 +41,8 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
               "stories" },
     { .name = "--to", .value = "FORM", .kind = FLAG_CHOICE, .choices = EXPORT_NAMES,
       .help = "write OUT as a Hugging Face folder that other programs load; IN must be an unquantized one" },
+    { .name = "--shard-size", .value = "BYTES", .kind = FLAG_BYTES,
+      .help = "with --to: largest weight file; default 4G" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "threads; default: all cores" },
     { .name = "--force", .help = "replace OUT if it exists; quantize IN although it has unknown parts" },
@@ -287,7 +289,10 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     z->exports = args_has(z->a, "--to");
-    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why) : ERR_OK;
+    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why)
+                       : args_has(z->a, "--shard-size")
+                           ? err_set(why, ERR_USAGE, "--shard-size needs --to: one GGUF file has no shards")
+                           : ERR_OK;
     if (!rc) rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = model_file_open(&z->source, z->in, why);

@@ -25,6 +25,8 @@ enum err_code export_target_check(const struct cli_args *a, const char *folder, 
     for (size_t i = 0; i < COUNT_OF(EXCLUDED); i++)
         if (args_has(a, EXCLUDED[i]))
             return err_set(why, ERR_USAGE, "--to and %s exclude each other: leave one out", EXCLUDED[i]);
+    if (args_has(a, "--shard-size") && !args_bytes(a, "--shard-size", 0))
+        return err_set(why, ERR_USAGE, "--shard-size: expected at least 1 byte");
     if (!import_is_checkpoint(a->arg[0]))
         return err_set(
             why, ERR_USAGE,
@@ -51,7 +53,9 @@ enum err_code export_run(struct export_report *out, const struct cli_global *g, 
 {
     struct exporting x = { .g = g };
     progress_init(&x.progress, g);
-    const enum err_code rc = export_write(out, in, made, folder, kind_given(a), on_step, &x, why);
+    const struct export_options options = { .kind = kind_given(a),
+                                            .shard_bytes = args_bytes(a, "--shard-size", 0) };
+    const enum err_code rc = export_write(out, in, made, folder, &options, on_step, &x, why);
     progress_clear(&x.progress);
     return rc;
 }
