@@ -55,8 +55,14 @@ ALWAYS_INLINE __m512 sums_of_lanes(const __m512 v[16])
 /* Store `tokens` lanes, from number `at` on, of v; both are constants at every call. */
 ALWAYS_INLINE void store_lanes(float *to, __m512 v, const int at, const int tokens)
 {
-    if (tokens == 4) /* cheaper than with a mask */
-        _mm_storeu_ps(to, _mm512_extractf32x4_ps(v, at / 4));
+    if (tokens == 4 && at == 0) /* four lanes are cheaper without a mask */
+        _mm_storeu_ps(to, _mm512_castps512_ps128(v));
+    else if (tokens == 4 && at == 4) /* clang wants a literal number of the part */
+        _mm_storeu_ps(to, _mm512_extractf32x4_ps(v, 1));
+    else if (tokens == 4 && at == 8)
+        _mm_storeu_ps(to, _mm512_extractf32x4_ps(v, 2));
+    else if (tokens == 4 && at == 12)
+        _mm_storeu_ps(to, _mm512_extractf32x4_ps(v, 3));
     else
         _mm512_mask_storeu_ps(to - at, (__mmask16)(((1u << tokens) - 1) << at), v);
 }
