@@ -20,6 +20,8 @@ static const struct lost {
     const char *what;
 } LOST[] = {
     { KNOB_DEVICE, "see --device and llama-server --list-devices" },
+    { KNOB_EXPERT_PLACE,
+      "see --cpu-moe, and --n-cpu-moe, which counts from the first layer: its experts stay on the CPU" },
     { KNOB_REPACK, "llama.cpp repacks by itself; --no-repack switches it off" },
     { KNOB_COMPILE, "none there" },
     { KNOB_BATCH_INVARIANT, "none there" },

@@ -15,26 +15,27 @@
 struct format; /* kernels/kernels.h */
 
 enum knob_id {
-    KNOB_MODEL,           /* path of a GGUF file; "" = the command's -m */
-    KNOB_METHOD,          /* quantization method: "none" (as in the file) or a row of METHODS ("rtn") */
-    KNOB_FORMAT,          /* format of the weights; "file": as in the file */
-    KNOB_PARAMS,          /* the method's parameters, "bits=3;group_size=64", sorted by name */
-    KNOB_CALIB,           /* calibration file, or a text; "": the bundled text if the method needs one */
-    KNOB_TENSORS,         /* formats of single tensors, "attn_v:q8_0;ffn_down:f16"; "": none */
-    KNOB_THREADS,         /* 1..1024; 0: all physical cores */
-    KNOB_AFFINITY,        /* none compact spread */
-    KNOB_ISA,             /* name of an instruction-set level; "auto": all that this machine has */
-    KNOB_DEVICE,          /* "cpu" "opencl:0" ... */
-    KNOB_GPU_LAYERS,      /* number of layers on the device, from the first; -1: as many as fit */
-    KNOB_PRECISION,       /* highest high medium */
-    KNOB_ACT,             /* auto int8 */
-    KNOB_CTX,             /* context in tokens; 0: as the workload needs */
-    KNOB_BATCH,           /* largest number of rows per forward pass (-b) */
-    KNOB_CTK,             /* KV cache type of K */
-    KNOB_CTV,             /* KV cache type of V */
-    KNOB_KV_ROTATE,       /* auto on off: the enum kv_rotate */
-    KNOB_HUGEPAGES,       /* buffers off all: the enum huge_pages */
-    KNOB_REPACK,          /* off on */
+    KNOB_MODEL,        /* path of a GGUF file; "" = the command's -m */
+    KNOB_METHOD,       /* quantization method: "none" (as in the file) or a row of METHODS ("rtn") */
+    KNOB_FORMAT,       /* format of the weights; "file": as in the file */
+    KNOB_PARAMS,       /* the method's parameters, "bits=3;group_size=64", sorted by name */
+    KNOB_CALIB,        /* calibration file, or a text; "": the bundled text if the method needs one */
+    KNOB_TENSORS,      /* formats of single tensors, "attn_v:q8_0;ffn_down:f16"; "": none */
+    KNOB_THREADS,      /* 1..1024; 0: all physical cores */
+    KNOB_AFFINITY,     /* none compact spread */
+    KNOB_ISA,          /* name of an instruction-set level; "auto": all that this machine has */
+    KNOB_DEVICE,       /* "cpu" "opencl:0" ... */
+    KNOB_GPU_LAYERS,   /* number of layers on the device, from the first; -1: as many as fit */
+    KNOB_EXPERT_PLACE, /* "device" "host" "auto", or the number of layers whose experts are on the device */
+    KNOB_PRECISION,    /* highest high medium */
+    KNOB_ACT,          /* auto int8 */
+    KNOB_CTX,          /* context in tokens; 0: as the workload needs */
+    KNOB_BATCH,        /* largest number of rows per forward pass (-b) */
+    KNOB_CTK,          /* KV cache type of K */
+    KNOB_CTV,          /* KV cache type of V */
+    KNOB_KV_ROTATE,    /* auto on off: the enum kv_rotate */
+    KNOB_HUGEPAGES,    /* buffers off all: the enum huge_pages */
+    KNOB_REPACK,       /* off on */
     KNOB_BATCH_INVARIANT, /* off on */
     KNOB_COMPILE,         /* fused off autotune: the enum compile */
     KNOB_PARALLEL,      /* "off", or how the model is divided among processes: "tp2.pp2" (struct parallel) */
@@ -257,6 +258,10 @@ bool config_is_foreign(const struct config *c); /* another engine than qdyno run
 const char *config_model_file(const struct config *c, const char *otherwise);
 /* ERR_USAGE unless qdyno itself runs the config: what a command says that measures no arms. */
 enum err_code config_check_own(const struct config *c, struct err *why);
+/* Of how many layers, from the first, the experts run on the device (expert_place=); the others' run on the
+ * CPU. */
+enum { EXPERTS_WITH_LAYER = 1 << 16, EXPERTS_THAT_FIT = -1 };
+int config_expert_layers(const struct config *c);
 /* How the config divides its model among processes. */
 struct parallel config_parallel(const struct config *c);
 /* Does the config rotate this cache (KNOB_CTK or KNOB_CTV), where the model's heads allow it? */

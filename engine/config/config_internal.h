@@ -72,6 +72,12 @@ enum err_code engine_check(const struct config *c, struct err *why);
 /* Can the config's engine run this workload? ERR_USAGE. */
 enum err_code engine_check_workload(const struct config *c, const struct workload *w, struct err *why);
 
+/* ---------------------------------------------------------------- experts on a device (expert_place.c) */
+
+/* The number of layers that a value of expert_place= means, and its one spelling. ERR_USAGE. */
+enum err_code expert_place_parse(int *layers, const char *text, struct err *why);
+void expert_place_text(int layers, char *buf, size_t size);
+
 /* ---------------------------------------------------------------- several processes (parallel.c) */
 
 /* Can the config's other settings be combined with parallel=? ERR_USAGE. */

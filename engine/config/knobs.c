@@ -137,6 +137,13 @@ const struct knob KNOBS[KNOB_COUNT] = {
                           .unit = "layers",
                           .help =
                               "number of layers on the device, from the first; -1 (auto) = as many as fit in its memory" },
+    [KNOB_EXPERT_PLACE] = { .key = "expert_place",
+                            .kind = VALUE_TEXT,
+                            .otherwise = "device",
+                            .matters_for = FOR_ALL,
+                            .unit = "",
+                            .help =
+                                "where experts of layers on a device run: device = there, host = on the CPU, from host memory; N = there for the first N layers, auto = there for as many as fit" },
     [KNOB_PRECISION] = { .key = "precision",
                          .kind = VALUE_CHOICE,
                          .choices = PRECISION_NAMES,
@@ -555,6 +562,12 @@ enum err_code knob_parse(enum knob_id id, const char *value, struct value *out, 
         struct parallel p;
         const enum err_code rc = parallel_parse(&p, value, why);
         if (!rc) parallel_text(&p, out->text, sizeof out->text);
+        return rc;
+    }
+    if (id == KNOB_EXPERT_PLACE) {
+        int layers;
+        const enum err_code rc = expert_place_parse(&layers, value, why);
+        if (!rc) expert_place_text(layers, out->text, sizeof out->text);
         return rc;
     }
     const struct value_rule rule = knob_rule(id, names);

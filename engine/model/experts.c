@@ -474,17 +474,43 @@ static void run_experts(const struct pass *p, const struct layer *l, const float
     add_outputs(p, l, y, add);
 }
 
+/* Do the layer's experts run on the host, while the layer is on the device? */
+static bool are_apart(const struct pass *p, const struct layer *l)
+{
+    return p->site != model_slot_site(p->m, (int)(l - p->m->layers), SLOT_DOWN_EXPERTS);
+}
+
+/* experts(h) -> b.h of the device, by way of the host: only rows of the model's width are copied. */
+static void run_apart(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct site *host = &p->m->sites[SITE_HOST];
+    const size_t bytes = (size_t)p->n * (size_t)p->m->shape.embd * sizeof(float);
+    struct pass there = *p;
+    there.site = host;
+    there.b = host->buffers;
+    backend_read(p->site->backend, there.b.h, h, bytes);
+    /* x of the host is free, because no layer runs there now. */
+    run_experts(&there, l, there.b.h, there.b.x, false, 1);
+    backend_write(p->site->backend, p->b.h, there.b.x, bytes);
+}
+
 void pass_run_experts(const struct pass *p, const struct layer *l, const float *scored, const float *h)
 {
     route(p, l, scored);
-    run_experts(p, l, h, p->b.h, false, 1);
+    if (are_apart(p, l))
+        run_apart(p, l, h);
+    else
+        run_experts(p, l, h, p->b.h, false, 1);
 }
 
 void pass_add_experts(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct bound *post_norm = layer_slot(l, SLOT_POST_FFN_NORM);
-    const bool plain = !post_norm->v;
+    const bool apart = are_apart(p, l), plain = !post_norm->v && !apart;
     route(p, l, h);
-    run_experts(p, l, h, plain ? p->b.x : p->b.h, plain, plain ? p->m->hyper.residual_scale : 1);
+    if (apart)
+        run_apart(p, l, h);
+    else
+        run_experts(p, l, h, plain ? p->b.x : p->b.h, plain, plain ? p->m->hyper.residual_scale : 1);
     if (!plain) pass_add_rows(p, post_norm);
 }

@@ -31,6 +31,7 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
     rc = (m->rank ? plan_compute : plan_compute_all)(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config,
                                                      view, &m->session, why);
     m->session.gpu_layers = m->plan.gpu_layers;
+    m->session.expert_layers = m->plan.expert_layers;
     return rc;
 }
 
@@ -248,17 +249,20 @@ static enum err_code open_site(struct model *m, int site, const char *device, st
     return backend_reserve(s->backend, &work, why);
 }
 
-/* The host's backend is not opened when all layers run on the device. */
+/* The host's backend is not opened when all layers and experts run on the device. */
 static enum err_code open_sites(struct model *m, const struct log *log, struct err *why)
 {
     const int there = m->session.gpu_layers, layers = m->shape.layers;
     enum err_code rc = ERR_OK;
     widths_of(&m->widths, &m->shape, m->hyper.arch, m->session.batch);
     if (there) rc = open_site(m, SITE_DEVICE, m->session.device, why);
-    if (!rc && there < layers) rc = open_site(m, SITE_HOST, "cpu", why);
+    if (!rc && (there < layers || model_has_experts_apart(m))) rc = open_site(m, SITE_HOST, "cpu", why);
     if (!rc && there && there < layers)
         log_write(log, LOG_WARN, "%d of %d layers run on %s, the others on the CPU", there, layers,
                   m->session.device);
+    if (!rc && model_has_experts_apart(m))
+        log_write(log, LOG_WARN, "the experts of %d of the %d layers on %s run on the CPU",
+                  there - m->session.expert_layers, there, m->session.device);
     return rc;
 }
 

@@ -25,8 +25,9 @@ static int matrices_at(struct model *m, const struct site *s, struct weight **ou
     for (int i = 0; i < SLOT_GLOBAL_COUNT && model_site(m, -1) == s; i++)
         n += matrices_of(&m->global[i], out ? out + n : NULL);
     for (int l = 0; l < m->shape.layers; l++)
-        for (size_t i = 0; i < COUNT_OF(m->layers[l].slots) && model_site(m, l) == s; i++)
-            n += matrices_of(&m->layers[l].slots[i], out ? out + n : NULL);
+        for (size_t i = 0; i < COUNT_OF(m->layers[l].slots); i++)
+            if (model_slot_site(m, l, (enum slot)(i + SLOT_GLOBAL_COUNT)) == s)
+                n += matrices_of(&m->layers[l].slots[i], out ? out + n : NULL);
     return n;
 }
 

@@ -2,6 +2,7 @@
 #ifndef QDYNO_ENGINE_MODEL_INTERNAL_H
 #define QDYNO_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/arch/arch.h"
 #include "engine/model/kv.h"
 #include "engine/model/model.h"
 #include "engine/parallel/parallel.h"
@@ -182,6 +183,19 @@ static inline struct site *model_site(struct model *m, int layer)
     const int there = m->session.gpu_layers;
     const bool device = layer < 0 ? there == m->shape.layers : layer < there;
     return &m->sites[device ? SITE_DEVICE : SITE_HOST];
+}
+
+/* Do layers on the device have experts on the host? */
+static inline bool model_has_experts_apart(const struct model *m)
+{
+    return m->shape.experts && m->session.expert_layers < m->session.gpu_layers;
+}
+
+/* The site of one tensor of a layer. */
+static inline struct site *model_slot_site(struct model *m, int layer, enum slot slot)
+{
+    const bool apart = layer >= m->session.expert_layers && layer < m->session.gpu_layers;
+    return apart && arch_slot_is_expert(slot) ? &m->sites[SITE_HOST] : model_site(m, layer);
 }
 
 /* Are logits exactly the output matrix's product, without scale or softcap on the host? */

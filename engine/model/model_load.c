@@ -12,11 +12,6 @@
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
 
-static bool slot_is_rope(enum slot slot)
-{
-    return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
-}
-
 /* Values of a vector, or of a table of vectors. */
 static int64_t vector_length(const struct gguf_tensor *t)
 {
@@ -29,9 +24,10 @@ static enum err_code count_vector(void *ctx, int layer, enum slot slot, int expe
     struct model *m = ctx;
     (void)why;
     (void)expert;
-    if (arch_slot_is_vector(slot) && !slot_is_rope(slot) &&
+    if (arch_slot_is_vector(slot) && !arch_slot_is_rope(slot) &&
         part_has_tensor(&m->session.part, &m->shape, layer, slot))
-        model_site(m, layer)->vectors_size += vector_bytes(vector_length(t)) / (int64_t)sizeof(float);
+        model_slot_site(m, layer, slot)->vectors_size += vector_bytes(vector_length(t)) /
+                                                         (int64_t)sizeof(float);
     return ERR_OK;
 }
 
@@ -155,9 +151,9 @@ static enum err_code place_expert(struct bound *b, const struct model *m, const 
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int expert,
                               const struct gguf_tensor *t, struct err *why)
 {
-    if (slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
+    if (arch_slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
     struct bound *b = model_place(m, layer, slot);
-    struct site *site = model_site(m, layer);
+    struct site *site = model_slot_site(m, layer, slot);
     if (!arch_slot_is_vector(slot) && m->session.part.tp > 1) return model_bind_rows(m, layer, slot, t, why);
     if (!arch_slot_is_vector(slot)) {
         struct bound now = { .v = NULL };
@@ -298,10 +294,9 @@ static enum err_code read_for_host(struct model *m, int layer, struct err *why)
 enum { HEAD_SIZE_MAX = 1024 }; /* as model_shape_read allows */
 static enum err_code alloc_unit_weights(struct model *m, struct err *why)
 {
-    const struct arch *a = m->hyper.arch;
-    const int except = a->qk_norm_plain_except, n = MAX(m->shape.head_dim_k, m->shape.head_dim_v);
+    const int n = unit_weights_of(&m->shape, m->hyper.arch);
     float ones[HEAD_SIZE_MAX];
-    if (!a->value_norm && (!except || m->shape.experts == except)) return ERR_OK;
+    if (!n) return ERR_OK;
     for (int i = 0; i < n; i++) ones[i] = 1;
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
@@ -353,7 +348,7 @@ void model_unbind(struct model *m)
         free(m->layers[l].router_choice);
         free(m->layers[l].expert_scale);
         for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
-            bound_release(model_site(m, l), &m->layers[l].slots[s]);
+            bound_release(model_slot_site(m, l, (enum slot)(s + SLOT_GLOBAL_COUNT)), &m->layers[l].slots[s]);
     }
     free(m->layers);
     free(m->rope_freq);

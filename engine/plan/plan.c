@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fields/fields.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
@@ -41,6 +40,10 @@ static enum err_code session_resolve_device(struct model_session *out, const str
     out->device = config_text(c, KNOB_DEVICE);
     if (strcmp(out->device, "cpu")) {
         out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
+        out->expert_layers = config_expert_layers(c);
+        if (!s->experts && out->expert_layers != EXPERTS_WITH_LAYER)
+            return err_set(why, ERR_USAGE, "expert_place=%s, but this model has no experts: leave it out",
+                           config_text(c, KNOB_EXPERT_PLACE));
         if (!wanted)
             return err_set(
                 why, ERR_USAGE,
@@ -49,7 +52,12 @@ static enum err_code session_resolve_device(struct model_session *out, const str
                 out->device);
         return ERR_OK;
     }
-    out->gpu_layers = 0;
+    out->gpu_layers = out->expert_layers = 0;
+    if (config_expert_layers(c) != EXPERTS_WITH_LAYER)
+        return err_set(
+            why, ERR_USAGE,
+            "expert_place=%s, but device=cpu: expected device=opencl:0 (`qdyno detect`), or leave it out",
+            config_text(c, KNOB_EXPERT_PLACE));
     if (wanted <= 0) return ERR_OK;
     return err_set(why, ERR_USAGE,
                    "gpu_layers=%lld, but device=cpu: expected device=opencl:0 (`qdyno detect`)",
@@ -258,6 +266,12 @@ int64_t widths_bytes(const struct widths *w, int batch)
     return bytes;
 }
 
+int unit_weights_of(const struct model_shape *s, const struct arch *a)
+{
+    const int except = a->qk_norm_plain_except;
+    return a->value_norm || (except && s->experts != except) ? MAX(s->head_dim_k, s->head_dim_v) : 0;
+}
+
 int64_t expert_list_bytes(const struct model_shape *s, int batch)
 {
     if (!s->experts) return 0;
@@ -277,9 +291,9 @@ struct output_bytes output_bytes_of(const struct widths *w, const char *device)
     };
 }
 
-/* Bytes of weights in the layout of the host and in that of the device. */
+/* Bytes of weights in the layout of the host and in that of the device, and of these, bytes of experts. */
 struct share {
-    int64_t host, device;
+    int64_t host, device, host_experts, device_experts;
 };
 struct sums {
     const struct config *config;
@@ -312,23 +326,28 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int e
     const struct format *f = view ? view->format(sum->config, sum->gguf, t) : t->format;
     struct share *part = &sum->part[layer + 1];
     (void)why;
-    if (!part_has_tensor(&e->part, sum->shape, layer, slot)) return ERR_OK;
+    if (!part_has_tensor(&e->part, sum->shape, layer, slot) || arch_slot_is_rope(slot)) return ERR_OK;
     /* Vectors are stored as f32 copies. */
     const int64_t cols = t->shape[0], matrices = t->shape[2],
                   rows = vector ? t->shape[1]
                                 : split_row_count(&e->part, sum->arch, sum->shape, layer, slot, t->shape[1]);
     const int64_t bytes = vector ? vector_bytes(cols * rows)
                                  : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0) * matrices;
+    const bool of_expert = arch_slot_is_expert(slot);
     part->host += bytes;
+    part->host_experts += of_expert ? bytes : 0;
     if (!vector) {
         sum->work.formats |= format_bit(backend_held_format(&e->backend, f));
         sum->work.inputs |= 1u << (view ? view->input(sum->config, sum->gguf, t) : act_kind(sum->gguf, t));
     }
-    if (e->gpu_layers)
-        part->device += vector ? bytes
-                               : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
-                                                      matrix_companions(sum->gguf, t->name)) *
-                                     matrices;
+    if (e->gpu_layers) {
+        const int64_t there = vector ? bytes
+                                     : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
+                                                            matrix_companions(sum->gguf, t->name)) *
+                                           matrices;
+        part->device += there;
+        part->device_experts += of_expert ? there : 0;
+    }
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD || slot == SLOT_LAYER_INPUTS;
     if (expert >= 0) {
         sum->expert_read += bytes;
@@ -344,30 +363,44 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int e
     return ERR_OK;
 }
 
-/* Fill the plan for a session with its first n layers on the device. */
-static void plan_place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n)
+/* Bytes of weights on the host and on the device, with the first n layers on the device and the experts of
+ * the first `experts` of them. */
+static struct share weights_of(const struct sums *sum, int n, int experts)
+{
+    const int layers = sum->shape->layers;
+    struct share all = { n < layers ? sum->part[0].host : 0, n < layers ? 0 : sum->part[0].device, 0, 0 };
+    for (int l = 0; l < layers; l++) {
+        const struct share *part = &sum->part[l + 1];
+        const bool apart = l < n && l >= experts;
+        all.host += l >= n ? part->host : apart ? part->host_experts : 0;
+        all.device += l >= n ? 0 : part->device - (apart ? part->device_experts : 0);
+    }
+    return all;
+}
+
+/* Fill the plan for a session with its first n layers on the device, and the experts of the first `experts`
+ * of them. */
+static void plan_place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n,
+                       int experts)
 {
     const struct model_session *e = sum->session;
     const struct model_shape *s = sum->shape;
-    const bool host = n < s->layers;
+    const bool host = n < s->layers, apart = s->experts && experts < n, host_runs = host || apart;
     struct widths w;
     widths_of(&w, s, h->arch, e->batch);
     const struct output_bytes parts = output_bytes_of(&w, host ? "cpu" : e->device);
-    const int64_t activations = widths_bytes(&w, e->batch),
+    const int64_t activations = widths_bytes(&w, e->batch) +
+                                unit_weights_of(s, h->arch) * (int64_t)sizeof(float),
                   output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences), /* on the host, as the lists */
         lists = expert_list_bytes(s, e->batch) + (n ? state_rows_bytes(&w, s, e->batch) : 0);
-    const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
+    const int64_t host_scratch = host_runs ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
-    struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };
-    for (int l = 0; l < s->layers; l++) {
-        weights.host += l < n ? 0 : sum->part[l + 1].host;
-        weights.device += l < n ? sum->part[l + 1].device : 0;
-    }
+    const struct share weights = weights_of(sum, n, apart ? experts : n);
     p->weights = weights.host + weights.device;
     p->kv = session_cache_bytes(e, s, 0, s->layers);
     p->state = session_state_bytes(e, s);
-    p->compute = activations * (host + (n > 0)) + output + logits + lists +
+    p->compute = activations * (host_runs + (n > 0)) + output + logits + lists +
                  exchange_bytes(&e->part, s, h->arch, e->batch);
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->state + p->compute + p->scratch;
@@ -376,6 +409,7 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
                   : 0;
     p->host = sum->room.shares_memory ? p->total : p->total - p->device;
     p->gpu_layers = n;
+    p->expert_layers = s->experts ? MIN(experts, n) : 0;
 }
 
 /* Layers that share keys and values with others run where those are: the largest number up to n of layers
@@ -387,18 +421,26 @@ static int layers_together(const struct model_shape *s, int n)
     return n;
 }
 
-/* Choose the number of layers on the device; gpu_layers=-1: as many as its memory takes. */
+/* Choose the number of layers on the device, and of those with their experts there, as many as its memory
+ * takes. Experts leave first: of a layer's bytes they are most, and a token reads few of them. */
 static void plan_place_layers(struct memory_plan *p, const struct sums *sum, const struct hyper *h)
 {
-    const int wanted = sum->session->gpu_layers;
-    int n = wanted < 0 ? sum->shape->layers : wanted;
+    const int wanted = sum->session->gpu_layers, experts = sum->session->expert_layers;
+    int n = layers_together(sum->shape, wanted < 0 ? sum->shape->layers : wanted),
+        with = experts < 0 ? n : MIN(experts, n);
     p->device_room = sum->room.bytes;
-    n = layers_together(sum->shape, n);
-    plan_place(p, sum, h, n);
+    plan_place(p, sum, h, n, with);
     p->device_least = p->device;
-    while (wanted < 0 && n > 0 && p->device_room >= 0 && p->device > p->device_room) {
+    while (p->device_room >= 0 && p->device > p->device_room) {
+        if (experts < 0 && with > 0)
+            with--;
+        else if (wanted < 0 && n > 0)
+            n = layers_together(sum->shape, n - 1);
+        else
+            return;
+        with = MIN(with, n);
         p->device_least = p->device;
-        plan_place(p, sum, h, n = layers_together(sum->shape, n - 1));
+        plan_place(p, sum, h, n, with);
     }
 }
 
@@ -520,10 +562,12 @@ static enum err_code plan_check_device(const struct memory_plan *p, const char *
                        "format, context or batch, or device=cpu",
                        need, device, have);
     if (p->device <= p->device_room) return ERR_OK;
-    return err_set(why, ERR_FIT,
-                   "does not fit: needs %s on %s, which has %s: use fewer layers there (gpu_layers=auto), a "
-                   "smaller format, context or KV type",
-                   str_from_bytes(p->device, need, sizeof need), device, have);
+    return err_set(
+        why, ERR_FIT,
+        "does not fit: needs %s on %s, which has %s: use fewer layers there (gpu_layers=auto%s), a "
+        "smaller format, context or KV type",
+        str_from_bytes(p->device, need, sizeof need), device, have,
+        p->expert_read_bytes ? ", expert_place=auto" : "");
 }
 
 enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
@@ -531,50 +575,4 @@ enum err_code memory_plan_check(const struct memory_plan *p, const char *device,
 {
     const enum err_code rc = strcmp(device, "cpu") ? plan_check_device(p, device, why) : ERR_OK;
     return rc ? rc : plan_check_host(p, available, why);
-}
-
-/* ---------------------------------------------------------------- JSON */
-
-static const struct json_field PLAN_FIELDS[] = {
-    JSON_FIELD(struct memory_plan, weights, "weights", COUNT),
-    JSON_FIELD(struct memory_plan, kv, "kv", COUNT),
-    JSON_FIELD(struct memory_plan, state, "state", COUNT),
-    JSON_FIELD(struct memory_plan, compute, "compute", COUNT),
-    JSON_FIELD(struct memory_plan, scratch, "scratch", COUNT),
-    JSON_FIELD(struct memory_plan, total, "total", COUNT),
-    JSON_FIELD(struct memory_plan, device, "device", COUNT),
-    JSON_FIELD(struct memory_plan, on_disk, "on_disk", COUNT),
-    JSON_FIELD(struct memory_plan, gpu_layers, "gpu_layers", INT),
-    JSON_FIELD(struct memory_plan, kv_bytes_per_token, "kv_bytes_per_token", COUNT),
-    JSON_FIELD(struct memory_plan, decode_read_bytes, "decode_read_bytes", COUNT),
-    JSON_FIELD(struct memory_plan, expert_read_bytes, "expert_read_bytes", COUNT),
-    JSON_FIELD(struct memory_plan, flops_per_token, "flops_per_token", NUM),
-    JSON_FIELD(struct memory_plan, ctx, "ctx", INT),
-    JSON_FIELD(struct memory_plan, batch, "batch", INT),
-    JSON_FIELD(struct memory_plan, sequences, "sequences", INT),
-    JSON_FIELD(struct memory_plan, ranks, "ranks", INT),
-    JSON_FIELD(struct memory_plan, rank_total, "rank_total", COUNT),
-};
-
-json_t *memory_plan_to_json(const struct memory_plan *p)
-{
-    json_t *o = json_object();
-    json_put_fields(o, PLAN_FIELDS, COUNT_OF(PLAN_FIELDS), p);
-    return o;
-}
-
-bool memory_plan_from_json(struct memory_plan *out, const json_t *object)
-{
-    if (!json_is_object(object)) return false;
-    *out = (struct memory_plan){ .weights = -1,
-                                 .kv = -1,
-                                 .compute = -1,
-                                 .scratch = -1,
-                                 .total = -1,
-                                 .kv_bytes_per_token = -1,
-                                 .decode_read_bytes = -1,
-                                 .expert_read_bytes = -1,
-                                 .flops_per_token = (double)NAN };
-    json_get_fields(object, PLAN_FIELDS, COUNT_OF(PLAN_FIELDS), out);
-    return true;
 }

@@ -39,6 +39,8 @@ struct memory_plan {
     int64_t on_disk; /* with oversize=on: part of `host` that may stay on disk, the weights of all layers but
                         two */
     int gpu_layers;  /* layers that run on the device */
+    int expert_layers; /* of these, the first so many have their experts there; the others' experts run on the
+                          host */
     int64_t device_room;  /* bytes that a plan may take on the device; -1: unknown, or no device */
     int64_t device_least; /* bytes for a single layer on the device: what is missing when none fits */
     int64_t kv_bytes_per_token;
@@ -171,6 +173,8 @@ struct model_session {
     enum prefetch prefetch;
     const char *device; /* "cpu", or the device that runs the first gpu_layers layers */
     int gpu_layers;     /* -1: as many as fit (the plan decides); 0: all on the CPU */
+    int expert_layers;  /* the experts of the first so many of them run there, too; EXPERTS_THAT_FIT: the plan
+                           decides */
     int ctx, batch, sequences;
     struct part part; /* of the model that this process runs; zeroed: all of it */
     int blocks;       /* of the KV cache; 0: enough for all sequences with full contexts */
@@ -213,6 +217,8 @@ int64_t widths_bytes(const struct widths *w,
 int64_t session_state_bytes(const struct model_session *e, const struct model_shape *s);
 /* Bytes of host copies of rows that layers with a state need when they run on a device. */
 int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch);
+/* Numbers of a vector of ones, with which some models norm queries, keys or values; 0: none. */
+int unit_weights_of(const struct model_shape *s, const struct arch *a);
 /* Bytes of the lists on the host that say which rows go to which experts. */
 int64_t expert_list_bytes(const struct model_shape *s, int batch);
 int64_t vector_bytes(int64_t n); /* n floats, rounded to whole cache lines */

@@ -2,8 +2,8 @@
  * engine: of the first set and of models that need operations of their own in one batch, in small ones and
  * one token at a time, with all layers or only the first one on the device; of one model of each other
  * architecture in small batches. With QDYNO_TEST_EVERY=1 (minutes), every model of all sets; with rotated
- * caches it computes what the host does; plans give the device's bytes exactly, also with companion tensors;
- * act=int8 agrees with the CPU reference. */
+ * caches it computes what the host does; plans give the device's bytes exactly, also with companion tensors,
+ * and with experts on the host, which change no logit; act=int8 agrees with the CPU reference. */
 #include "engine/plan/plan.h"
 #include "tests/engine/golden.h"
 
@@ -53,19 +53,37 @@ static bool has_own_operations(const char *name)
     return false;
 }
 
-/* All layers on the device, pieces of 8. */
-static void check_pieces(const struct entry *e)
+/* Pieces of 8. */
+static void check_pieces(const struct entry *e, const char *config)
 {
-    static const char LINE[] = EXACT ",batch=16,device=opencl:0";
-    struct model *m = session_open(e->model, LINE, e->ctx, 1);
+    struct backend_info place;
+    struct model *m = session_open(e->model, config, e->ctx, 1);
     const int64_t n = e->n * model_shape(m)->vocab;
+    model_backend(m, &place);
+    if (place.device_bytes != model_plan(m)->device)
+        fail_msg("%s, %s: %lld bytes are planned on the device, %lld are taken", e->name, config,
+                 (long long)model_plan(m)->device, (long long)place.device_bytes);
     assert_int_equal(e->want.size, (size_t)n * sizeof(float));
     float *got = malloc((size_t)n * sizeof *got);
     run_ids(e, m, 8, got);
     const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
-    if (!(d <= e->tolerance)) fail_msg("%s, %s: off by %g", e->name, LINE, d);
+    if (!(d <= e->tolerance)) fail_msg("%s, %s: off by %g", e->name, config, d);
     free(got);
     model_close(m);
+}
+
+/* Experts of all layers, or of all but the first, on the host. */
+static int placed;
+
+static void check_experts(const struct entry *e)
+{
+    static const char *const PLACES[] = { EXACT ",batch=16,device=opencl:0,expert_place=host",
+                                          EXACT ",batch=16,device=opencl:0,expert_place=1" };
+    struct model *m = session_open(e->model, EXACT, e->ctx, 1);
+    const bool has = model_shape(m)->experts > 0;
+    model_close(m);
+    for (size_t i = 0; has && i < COUNT_OF(PLACES); i++) check_pieces(e, PLACES[i]);
+    placed += has;
 }
 
 /* The architectures of the second and third sets that were checked. */
@@ -93,7 +111,8 @@ static void check_second(const struct entry *e)
     if (every || has_own_operations(e->name))
         check_device(e);
     else
-        check_pieces(e);
+        check_pieces(e, EXACT ",batch=16,device=opencl:0");
+    check_experts(e);
 }
 
 static void test_second_set(void **state)
@@ -104,7 +123,8 @@ static void test_second_set(void **state)
     if (!has_device()) skip();
     assert_in_range(for_entries_of(GOLDEN_2, true, check_second), GOLDEN_2_LEAST, GOLDEN_MOST);
     assert_int_equal(for_entries_of(GOLDEN_3, true, check_second), GOLDEN_3_LEAST);
-    print_message("%d models of %d architectures\n", archs.checked, archs.count);
+    print_message("%d models of %d architectures, %d with experts\n", archs.checked, archs.count, placed);
+    assert_true(placed >= 5);
     if (archs.skipped)
         print_message("SKIPPED: %d more models of these architectures; QDYNO_TEST_EVERY=1 runs them\n",
                       archs.skipped);

@@ -50,6 +50,7 @@ static const struct column COLUMNS[] = {
     { .name = "available_bytes", .title = "available", .kind = COLUMN_BYTES },
     { .name = "device_bytes", .title = "on the device", .kind = COLUMN_BYTES },
     { .name = "gpu_layers", .title = "layers on it", .kind = COLUMN_INT },
+    { .name = "expert_layers", .title = "experts on it", .kind = COLUMN_INT },
     { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
     { .name = "ctx_most", .title = "largest context", .kind = COLUMN_INT },
     { .name = "kv_bytes_per_token", .title = "KV per token", .kind = COLUMN_BYTES },
@@ -146,6 +147,7 @@ static void put_plan(json_t *row, const struct memory_plan *p)
     if (p->ranks) json_put_int(row, "rank_bytes", p->rank_total);
     if (p->device) json_put_int(row, "device_bytes", p->device);
     if (p->device) json_put_int(row, "gpu_layers", p->gpu_layers);
+    if (p->device && p->expert_read_bytes) json_put_int(row, "expert_layers", p->expert_layers);
     json_put_int(row, "kv_bytes_per_token", p->kv_bytes_per_token);
     json_put_int(row, "decode_read_bytes", p->decode_read_bytes);
 }
