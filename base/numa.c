@@ -2,6 +2,7 @@
 #include "base/numa.h"
 
 #include <hwloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 struct numa {
@@ -46,6 +47,44 @@ int numa_cores(const struct numa *n, int node)
     const int cores = hwloc_get_nbobjs_inside_cpuset_by_type(n->topology, object->cpuset, HWLOC_OBJ_CORE);
     return cores > 0 ? cores
                      : hwloc_get_nbobjs_inside_cpuset_by_type(n->topology, object->cpuset, HWLOC_OBJ_PU);
+}
+
+int numa_home(const struct numa *n)
+{
+    int home = 0;
+    for (int i = 1; i < numa_count(n); i++)
+        if (numa_cores(n, i) > numa_cores(n, home)) home = i;
+    return home;
+}
+
+int numa_member_node(const struct numa *n, enum numa_policy policy, int member, int members)
+{
+    int64_t cores = 0;
+    if (policy == NUMA_OFF) return -1;
+    if (policy == NUMA_LOCAL) return numa_home(n);
+    for (int i = 0; i < numa_count(n); i++) cores += numa_cores(n, i);
+    int64_t core = member * cores / members; /* the member's core, where cores are numbered node by node */
+    for (int i = 0; i < numa_count(n); i++) {
+        if (core < numa_cores(n, i)) return i;
+        core -= numa_cores(n, i);
+    }
+    return numa_home(n); /* the system names no cores */
+}
+
+int numa_default_threads(enum numa_policy policy, int cores)
+{
+    struct numa *n;
+    if (policy != NUMA_LOCAL || numa_open(&n, NULL)) return cores;
+    const int near = numa_cores(n, numa_home(n));
+    numa_close(n);
+    return near > 0 && near < cores ? near : cores;
+}
+
+bool numa_interleave(const struct numa *n, void *p, size_t bytes)
+{
+    const hwloc_const_nodeset_t all = hwloc_topology_get_topology_nodeset(n->topology);
+    return all && !hwloc_set_area_membind(n->topology, p, bytes, all, HWLOC_MEMBIND_INTERLEAVE,
+                                          HWLOC_MEMBIND_BYNODESET);
 }
 
 bool numa_place(const struct numa *n, int node, void *p, size_t bytes)

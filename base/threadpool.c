@@ -32,14 +32,15 @@ struct threadpool {
     int size;
     bool pinned, caller_bound;
     int64_t spin_ns;
-    hwloc_topology_t topology; /* NULL without affinity */
-    hwloc_cpuset_t *cpus;      /* [size] one processor each */
+    hwloc_topology_t topology; /* NULL without affinity and NUMA policy */
+    hwloc_cpuset_t *cpus;      /* [size] one processor each, or those of the member's node */
+    int *nodes;                /* [size] memory node of each member; NULL: any */
     hwloc_cpuset_t caller_before;
     struct member *members; /* [size - 1] */
     int started;            /* threads that exist */
     atomic_int bind_failed;
 
-    bool roams;     /* members are not pinned, and there are enough processors for all */
+    bool roams;     /* members have several processors to choose from, and there are enough for all */
     atomic_int *at; /* [size] processor on which each member last woke up; the caller: last woke others */
 
     int present;       /* members of the running region: size or 1 */
@@ -102,7 +103,7 @@ static void sleep_until_change(atomic_uint *word, unsigned seen, atomic_int *sle
 
 static bool bind_member(struct threadpool *pool, int index)
 {
-    return !hwloc_set_cpubind(pool->topology, pool->cpus[index], HWLOC_CPUBIND_THREAD);
+    return pool->cpus[index] && !hwloc_set_cpubind(pool->topology, pool->cpus[index], HWLOC_CPUBIND_THREAD);
 }
 
 /* The kernel may wake a member on the processor of the thread that woke it. Both then alternate in spinning
@@ -146,16 +147,37 @@ static void *member_main(void *p)
     }
 }
 
-/* Assigns a processor to each member, in the order of the affinity. */
-static bool choose_cpus(struct threadpool *pool, enum affinity affinity)
+static bool load_topology(struct threadpool *pool)
 {
     pool->cpus = calloc((size_t)pool->size, sizeof *pool->cpus);
     if (!pool->cpus || hwloc_topology_init(&pool->topology)) return false;
-    if (hwloc_topology_load(pool->topology)) {
-        hwloc_topology_destroy(pool->topology);
-        pool->topology = NULL;
-        return false;
+    if (!hwloc_topology_load(pool->topology)) return true;
+    hwloc_topology_destroy(pool->topology);
+    pool->topology = NULL;
+    return false;
+}
+
+/* Assigns the processors of a memory node to each member. */
+static bool choose_nodes(struct threadpool *pool, enum numa_policy policy)
+{
+    struct numa *n;
+    pool->nodes = calloc((size_t)pool->size, sizeof *pool->nodes);
+    if (!pool->nodes || !load_topology(pool) || numa_open(&n, NULL)) return false;
+    bool all = true;
+    for (int i = 0; i < pool->size; i++) {
+        pool->nodes[i] = numa_member_node(n, policy, i, pool->size);
+        const hwloc_obj_t node = hwloc_get_obj_by_type(pool->topology, HWLOC_OBJ_NUMANODE,
+                                                       (unsigned)pool->nodes[i]);
+        all &= node && (pool->cpus[i] = hwloc_bitmap_dup(node->cpuset)) != NULL;
     }
+    numa_close(n);
+    return all;
+}
+
+/* Assigns a processor to each member, in the order of the affinity. */
+static bool choose_cpus(struct threadpool *pool, enum affinity affinity)
+{
+    if (!load_topology(pool)) return false;
     int cores = hwloc_get_nbobjs_by_type(pool->topology, HWLOC_OBJ_CORE);
     if (cores < 1) cores = hwloc_get_nbobjs_by_type(pool->topology, HWLOC_OBJ_PU);
     if (affinity == AFFINITY_SPREAD) {
@@ -201,9 +223,10 @@ enum err_code threadpool_open(struct threadpool **out, const struct threadpool_o
     int cause = ENOMEM;
     pool->members = calloc((size_t)o->threads, sizeof *pool->members);
     pool->at = calloc((size_t)o->threads, sizeof *pool->at);
-    bool pin = o->affinity != AFFINITY_NONE && choose_cpus(pool, o->affinity);
+    bool pin = o->numa != NUMA_OFF ? choose_nodes(pool, o->numa)
+                                   : o->affinity != AFFINITY_NONE && choose_cpus(pool, o->affinity);
     if (pin) pin_caller(pool);
-    pool->roams = !pin && !crowded;
+    pool->roams = (!pin || pool->nodes) && !crowded; /* on the processors of its node */
     for (int i = 0; pool->at && i < pool->size; i++) atomic_init(&pool->at[i], -1);
     for (int i = 1; pool->members && pool->at && i < pool->size; i++, pool->started++) {
         struct member *m = &pool->members[i - 1];
@@ -235,6 +258,7 @@ void threadpool_close(struct threadpool *pool)
         if (pool->cpus[i]) hwloc_bitmap_free(pool->cpus[i]);
     if (pool->topology) hwloc_topology_destroy(pool->topology);
     free(pool->cpus);
+    free(pool->nodes);
     free(pool->members);
     free(pool->at);
     free(pool);
@@ -243,6 +267,11 @@ void threadpool_close(struct threadpool *pool)
 int threadpool_size(const struct threadpool *pool)
 {
     return pool->size;
+}
+
+int threadpool_node(const struct threadpool *pool, int member)
+{
+    return pool->nodes ? pool->nodes[member] : -1;
 }
 
 bool threadpool_is_pinned(const struct threadpool *pool)

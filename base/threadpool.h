@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/numa.h"
 
 struct threadpool;
 
@@ -21,7 +22,8 @@ enum affinity {
 
 struct threadpool_options {
     int threads;            /* at least 1, including the caller */
-    enum affinity affinity; /* within the cpuset of the process */
+    enum affinity affinity; /* within the cpuset of the process; used with NUMA_OFF only */
+    enum numa_policy numa;  /* each member may use all processors of its node */
     int64_t spin_ns;        /* how long an idle member spins; 0: a default that suits decoding */
 };
 
@@ -33,6 +35,7 @@ void threadpool_close(struct threadpool *pool); /* NULL is fine */
 
 int threadpool_size(const struct threadpool *pool);
 bool threadpool_is_pinned(const struct threadpool *pool);
+int threadpool_node(const struct threadpool *pool, int member); /* the memory node of a member; -1: any */
 
 /* Runs fn(arg, member, size) once on each member; returns when all are done. */
 typedef void threadpool_fn(void *arg, int member, int size);

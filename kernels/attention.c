@@ -44,9 +44,12 @@ static int64_t partials_limit(const struct backend_options *o, int threads)
     return (int64_t)threads * (o->batch_invariant ? INVARIANT_PARTIALS_PER_THREAD : PARTIALS_PER_THREAD);
 }
 
-int64_t attention_shared_bytes(const struct backend_options *o, int threads, int head_dim)
+int64_t attention_shared_bytes(const struct backend_options *o, const struct backend_work *w, int head_dim)
 {
-    return partials_limit(o, threads) * (PARTIAL_HEAD + head_dim_padded(head_dim)) * (int64_t)sizeof(float);
+    if (o->attention == ATTENTION_PLAIN)
+        return w->rows * w->heads * attention_plain_stride(w->context) * (int64_t)sizeof(float);
+    return partials_limit(o, o->threads) * (PARTIAL_HEAD + head_dim_padded(head_dim)) *
+           (int64_t)sizeof(float);
 }
 
 /* ---------------------------------------------------------------- dividing the work */
@@ -93,7 +96,7 @@ static void choose_chunk(struct attention_job *job, int threads)
     const int64_t most = partials_limit(&job->b->base.options, threads);
     int64_t tokens = 0, pieces = 0;
     job->chunk = INT32_MAX; /* do not divide positions */
-    if (threads == 1) return;
+    if (threads == 1 || job->plain) return;
     for (int end = job->p->n; end > 0; pieces++) {
         const struct row_block r = block_before(job, end);
         tokens += r.to - r.from;
@@ -213,27 +216,49 @@ static bool crosses_multiple(const struct attention_piece *t)
     return t->from / INVARIANT_TOKENS != (t->to - 1) / INVARIANT_TOKENS;
 }
 
-static void run_pieces(const struct attention_job *job, void *scratch)
+static void run_piece(const struct attention_piece *t, void *scratch)
+{
+    const bool tiles = t->job->tiles && t->queries >= TILE_QUERIES_MIN;
+    if (t->job->in_order && crosses_multiple(t))
+        run_in_order(*t, scratch);
+    else
+        (tiles ? attention_tiles_run : attention_f32_run)(t, scratch);
+}
+
+/* Take pieces until none is left; their numbers from the pool begin at `first`. Returns the number after the
+ * last piece. */
+static int64_t run_pieces(const struct attention_job *job, enum attention_step step, int64_t first,
+                          void *scratch)
 {
     const int units = job->p->kv->kv_heads * job->parts;
     float *partials = job->partials;
-    int64_t first = 0, mine = threadpool_next(job->b->base.pool, 1);
+    int64_t mine = threadpool_next(job->b->base.pool, 1);
     struct row_block r;
     for (int end = job->p->n; end > 0; end = r.row) {
         r = block_before(job, end);
         const int64_t pieces = (int64_t)units * r.stretches;
-        const int64_t step = r.rows * job->heads_per_task * partial_floats(job);
+        const int64_t floats = r.rows * job->heads_per_task * partial_floats(job);
         for (; mine < first + pieces; mine = threadpool_next(job->b->base.pool, 1)) {
             const struct attention_piece t = piece_at(job, &r, (int)(mine - first),
-                                                      partials + (mine - first) * step);
-            const bool tiles = job->tiles && t.queries >= TILE_QUERIES_MIN;
-            if (job->in_order && crosses_multiple(&t))
-                run_in_order(t, scratch);
+                                                      partials + (mine - first) * floats);
+            if (job->plain)
+                attention_plain_run(&t, step, scratch);
             else
-                (tiles ? attention_tiles_run : attention_f32_run)(&t, scratch);
+                run_piece(&t, scratch);
         }
         first += pieces;
-        if (r.stretches > 1) partials += pieces * step;
+        if (r.stretches > 1) partials += pieces * floats;
+    }
+    return first;
+}
+
+/* Every member takes one number that is no piece's before it waits for the others. */
+static void run_plain(const struct attention_job *job, int member, int size)
+{
+    int64_t first = 0;
+    for (int step = 0; step < ATTENTION_STEPS; step++) {
+        if (step) threadpool_barrier(job->b->base.pool);
+        first = size + run_pieces(job, (enum attention_step)step, first, cpu_thread_scratch(job->b, member));
     }
 }
 
@@ -255,8 +280,12 @@ static void merge_pieces(const struct attention_job *job, int member, int size)
 static void attention_member(void *arg, int member, int size)
 {
     const struct attention_job *job = arg;
+    if (job->plain) {
+        run_plain(job, member, size);
+        return;
+    }
     if (job->tiles) job->b->k.attend.begin();
-    run_pieces(job, cpu_thread_scratch(job->b, member));
+    run_pieces(job, ATTENTION_STEPS, 0, cpu_thread_scratch(job->b, member));
     if (job->tiles) job->b->k.attend.end();
     if (job->chunk == INT32_MAX) return;
     threadpool_barrier(job->b->base.pool);
@@ -271,12 +300,16 @@ void cpu_attention(struct backend *base, const struct attention *p)
     assert(p->heads % kv->kv_heads == 0 && kv->k_dim <= HEAD_DIM_MAX && kv->v_dim <= HEAD_DIM_MAX);
     assert(MAX(kv->k_dim, kv->v_dim) <= b->work.head_dim); /* backend_reserve first */
     const struct format *like = p->weight_format ? p->weight_format : &FORMATS[FORMAT_F32];
-    job.tiles = b->k.attend.attend && !b->base.options.batch_invariant &&
+    job.plain = b->base.options.attention == ATTENTION_PLAIN;
+    job.tiles = b->k.attend.attend && !b->base.options.batch_invariant && !job.plain &&
                 precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
-    job.in_order = b->base.options.batch_invariant;
-    job.partials = (float *)b->shared;
+    job.in_order = b->base.options.batch_invariant && !job.plain;
+    job.partials = job.scores = (float *)b->shared;
+    job.scores_stride = attention_plain_stride(b->work.context);
     choose_pieces(&job, threadpool_size(b->base.pool));
     int64_t tokens = 0;
+    for (int i = 0; i < p->n && job.plain; i++) assert(p->pos[i] < b->work.context);
+    assert(!job.plain || (p->heads <= b->work.heads && p->n <= b->work.rows));
     for (int i = 0; i < p->n; i++) tokens += p->window ? MIN(p->pos[i] + 1, p->window) : p->pos[i] + 1;
     cpu_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_PER_ELEMENT, attention_member, &job);
 }

@@ -9,18 +9,10 @@
 
 enum {
     QUERIES = 64,
-    TOKENS = 64,
+    TOKENS = ATTENTION_TOKENS,
     DOT_QUERIES_MAX = 8,    /* up to this many queries, dot products are faster than transposing the keys */
     ROW_QUERIES_MAX = 16,   /* the same of the kernels of struct cached_rows */
     STORED_QUERIES_MAX = 4, /* see reads_stored */
-};
-
-/* A piece being computed, and its scratch memory. */
-struct piece_run {
-    const struct attention_piece *t;
-    float *q, *o, *s;                       /* [queries][k_dim], [queries][v_dim], [queries][TOKENS] */
-    float *keys, *keys_transposed, *values; /* [TOKENS][k_dim], [k_dim][TOKENS], [TOKENS][v_dim] */
-    float *peak, *total;                    /* [queries]: largest score so far, sum of exp(score - peak) */
 };
 
 /* K or V of a layer's cache. */
@@ -32,13 +24,13 @@ struct cache_side {
     bool values;     /* V */
 };
 
-static struct cache_side keys_of(const struct piece_run *w)
+static struct cache_side keys_of(const struct attention_run *w)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     return (struct cache_side){ kv->k, kv->k_format, kv->k_dim, kv->k_dim, w->keys, false };
 }
 
-static struct cache_side values_of(const struct piece_run *w)
+static struct cache_side values_of(const struct attention_run *w)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     return (struct cache_side){ kv->v, kv->v_format, kv->v_dim, attention_v_stored(kv), w->values, true };
@@ -54,7 +46,7 @@ int64_t attention_f32_bytes(int64_t dim)
     return (dim * (2 * QUERIES + 3 * TOKENS) + QUERIES * TOKENS + 2 * QUERIES) * (int64_t)sizeof(float);
 }
 
-static void piece_place_scratch(struct piece_run *w, void *scratch)
+static void place_scratch(struct attention_run *w, void *scratch)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     const int64_t k_dim = round_up(kv->k_dim, 16), v_dim = round_up(kv->v_dim, 16);
@@ -62,6 +54,7 @@ static void piece_place_scratch(struct piece_run *w, void *scratch)
     w->q = at;
     w->o = at += QUERIES * k_dim;
     w->s = at += QUERIES * v_dim;
+    w->s_stride = TOKENS;
     w->keys = at += QUERIES * TOKENS;
     w->keys_transposed = at += TOKENS * k_dim;
     w->values = at += TOKENS * k_dim;
@@ -82,13 +75,13 @@ static void decode_tile(const struct attention_piece *t, const struct cache_side
 
 /* In formats with one scale per row, the kernels ignore that scale. This multiplies everything that belongs
  * to a token by its scale: scores by the scale of its K row, softmax weights by that of its V row. */
-static void scale_tokens(const struct piece_run *w, const struct cache_side *c, int from, int n)
+static void scale_tokens(const struct attention_run *w, const struct cache_side *c, int from, int n)
 {
     if (!c->f->row_tail_bytes) return;
     for (int i = 0; i < n; i++) {
         const uint8_t *row = attention_cached(w->t, c->cache, c->f, c->stored, from + i);
         const float scale = format_row_scale(c->f, row, c->stored);
-        for (int q = 0; q < w->t->queries; q++) w->s[(int64_t)q * TOKENS + i] *= scale;
+        for (int q = 0; q < w->t->queries; q++) w->s[q * w->s_stride + i] *= scale;
     }
 }
 
@@ -125,7 +118,7 @@ static bool reads_stored(const struct attention_piece *t, const struct format *f
 }
 
 /* Run a kernel of struct cached_rows over n tokens of K or V, on the stored rows or on decoded ones. */
-static void run_rows(const struct piece_run *w, const struct cache_side *c, int from, int n)
+static void run_rows(const struct attention_run *w, const struct cache_side *c, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const bool stored = reads_stored(t, c->f);
@@ -138,7 +131,7 @@ static void run_rows(const struct piece_run *w, const struct cache_side *c, int 
                                  .queries = t->queries,
                                  .q = w->q,
                                  .s = w->s + i,
-                                 .s_stride = TOKENS,
+                                 .s_stride = w->s_stride,
                                  .o = w->o };
         if (stored) {
             r.rows = attention_cached(t, c->cache, c->f, c->stored, from + i);
@@ -153,19 +146,19 @@ static void run_rows(const struct piece_run *w, const struct cache_side *c, int 
     }
 }
 
-static void score_by_rows(const struct piece_run *w, int from, int n)
+static void score_by_rows(const struct attention_run *w, int from, int n)
 {
     const struct cache_side k = keys_of(w);
     run_rows(w, &k, from, n);
 }
 
-static void add_values_by_rows(const struct piece_run *w, int from, int n)
+static void add_values_by_rows(const struct attention_run *w, int from, int n)
 {
     const struct cache_side v = values_of(w);
     run_rows(w, &v, from, n);
 }
 
-static void score_by_dots(const struct piece_run *w, int from, int n)
+static void score_by_dots(const struct attention_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const struct cache_side k = keys_of(w);
@@ -175,11 +168,11 @@ static void score_by_dots(const struct piece_run *w, int from, int n)
         const float *rows = cached_rows(t, &k, from + i, len, &stride);
         for (int q = 0; q < t->queries; q++)
             t->job->b->k.vec.dots(rows, stride, len, k.dim, w->q + (int64_t)q * k.dim,
-                                  w->s + (int64_t)q * TOKENS + i);
+                                  w->s + q * w->s_stride + i);
     }
 }
 
-static void score_by_tile(const struct piece_run *w, int from, int n)
+static void score_by_tile(const struct attention_run *w, int from, int n)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     const struct kernel_set *k = &w->t->job->b->k;
@@ -196,12 +189,12 @@ static void score_by_tile(const struct piece_run *w, int from, int n)
                             .b = w->keys_transposed,
                             .ldb = TOKENS,
                             .c = w->s,
-                            .ldc = TOKENS });
+                            .ldc = w->s_stride });
 }
 
 /* The online softmax: turn the scores of n tokens into weights relative to the new peak, and rescale the sums
  * so far to it. */
-static void scores_to_weights(const struct piece_run *w, int from, int n)
+static void scores_to_weights(const struct attention_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const struct attention *p = t->job->p;
@@ -209,7 +202,7 @@ static void scores_to_weights(const struct piece_run *w, int from, int n)
     for (int q = 0; q < t->queries; q++) {
         const int row = t->row + q / t->heads;
         const int lo = MAX(attention_first_position(p, row) - from, 0), hi = MIN(p->pos[row] + 1 - from, n);
-        float *s = w->s + (int64_t)q * TOKENS;
+        float *s = w->s + q * w->s_stride;
         if (lo >= hi) { /* this row attends to none of these tokens */
             memset(s, 0, (size_t)n * sizeof *s);
             continue;
@@ -225,21 +218,16 @@ static void scores_to_weights(const struct piece_run *w, int from, int n)
     }
 }
 
-static void piece_begin(const struct piece_run *w)
+static void begin_softmax(const struct attention_run *w)
 {
-    const struct attention *p = w->t->job->p;
-    const int k_dim = p->kv->k_dim;
     for (int q = 0; q < w->t->queries; q++) {
-        const float *x = attention_query(w->t, q);
-        for (int j = 0; j < k_dim; j++) w->q[(int64_t)q * k_dim + j] = x[j] * p->scale;
         const float sink = attention_sink(w->t, q);
         w->peak[q] = sink;
         w->total[q] = sink > -INFINITY;
     }
-    memset(w->o, 0, (size_t)w->t->queries * (size_t)p->kv->v_dim * sizeof *w->o);
 }
 
-static void piece_finish(const struct piece_run *w)
+static void finish(const struct attention_run *w)
 {
     const struct attention_piece *t = w->t;
     const int v_dim = t->job->p->kv->v_dim;
@@ -258,7 +246,7 @@ static void piece_finish(const struct piece_run *w)
     }
 }
 
-static void add_values(const struct piece_run *w, int from, int n)
+static void add_values(const struct attention_run *w, int from, int n)
 {
     const struct attention_piece *t = w->t;
     const struct cache_side v = values_of(w);
@@ -270,7 +258,7 @@ static void add_values(const struct piece_run *w, int from, int n)
                                           .n = v.dim,
                                           .k = len,
                                           .a = w->s + i,
-                                          .lda = TOKENS,
+                                          .lda = w->s_stride,
                                           .b = rows,
                                           .ldb = stride,
                                           .c = w->o,
@@ -279,26 +267,48 @@ static void add_values(const struct piece_run *w, int from, int n)
     }
 }
 
+void attention_run_begin(struct attention_run *w, const struct attention_piece *t, void *scratch)
+{
+    const struct attention *p = t->job->p;
+    const int k_dim = p->kv->k_dim, v_dim = p->kv->v_dim;
+    const bool invariant = t->job->b->base.options.batch_invariant;
+    *w = (struct attention_run){ .t = t };
+    place_scratch(w, scratch);
+    /* Results of these kernels never depend on the number of queries, those of the others do. */
+    w->by_rows = t->job->b->k.format[FORMAT_F32].row_scores && k_dim % ROW_DIMS == 0 &&
+                 v_dim % ROW_DIMS == 0 && (invariant || t->queries <= ROW_QUERIES_MAX);
+    w->by_dots = t->queries <= DOT_QUERIES_MAX && !invariant;
+    for (int q = 0; q < t->queries; q++) {
+        const float *x = attention_query(t, q);
+        for (int j = 0; j < k_dim; j++) w->q[(int64_t)q * k_dim + j] = x[j] * p->scale;
+    }
+    memset(w->o, 0, (size_t)t->queries * (size_t)v_dim * sizeof *w->o);
+}
+
+void attention_run_scores(const struct attention_run *w, int from, int n)
+{
+    const struct cache_side k = keys_of(w);
+    (w->by_rows ? score_by_rows : w->by_dots ? score_by_dots : score_by_tile)(w, from, n);
+    scale_tokens(w, &k, from, n);
+}
+
+void attention_run_values(const struct attention_run *w, int from, int n)
+{
+    const struct cache_side v = values_of(w);
+    scale_tokens(w, &v, from, n);
+    (w->by_rows ? add_values_by_rows : add_values)(w, from, n);
+}
+
 void attention_f32_run(const struct attention_piece *t, void *scratch)
 {
-    const struct kv_layer *kv = t->job->p->kv;
-    struct piece_run w = { .t = t };
-    piece_place_scratch(&w, scratch);
-    piece_begin(&w);
-    const bool invariant = t->job->b->base.options.batch_invariant;
-    /* Results of these kernels never depend on the number of queries, those of the others do. */
-    const bool rows = t->job->b->k.format[FORMAT_F32].row_scores && kv->k_dim % ROW_DIMS == 0 &&
-                      kv->v_dim % ROW_DIMS == 0 && (invariant || t->queries <= ROW_QUERIES_MAX);
-    const bool dots = t->queries <= DOT_QUERIES_MAX && !invariant;
-    const struct cache_side k = keys_of(&w), v = values_of(&w);
+    struct attention_run w;
+    attention_run_begin(&w, t, scratch);
+    begin_softmax(&w);
     for (int from = t->from, n; from < t->to; from += n) {
-        /* Tiles end at multiples of TOKENS, so that no row's tiles depend on the other rows of the piece. */
-        n = MIN((int)TOKENS - from % TOKENS, t->to - from);
-        (rows ? score_by_rows : dots ? score_by_dots : score_by_tile)(&w, from, n);
-        scale_tokens(&w, &k, from, n);
+        n = attention_tile(t, from);
+        attention_run_scores(&w, from, n);
         scores_to_weights(&w, from, n);
-        scale_tokens(&w, &v, from, n);
-        (rows ? add_values_by_rows : add_values)(&w, from, n);
+        attention_run_values(&w, from, n);
     }
-    piece_finish(&w);
+    finish(&w);
 }

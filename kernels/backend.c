@@ -75,7 +75,9 @@ enum err_code backend_open(struct backend **out, const char *device, const struc
         return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
     }
     *b->host = kernels_select(b->options.isa);
-    const struct threadpool_options pool = { .threads = options->threads, .affinity = options->affinity };
+    const struct threadpool_options pool = { .threads = options->threads,
+                                             .affinity = options->affinity,
+                                             .numa = options->numa };
     if ((rc = threadpool_open(&b->pool, &pool, why))) {
         backend_close(b);
         return rc;

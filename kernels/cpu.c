@@ -4,22 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "kernels/inputs.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
-
-/* Allocate memory, in huge pages where it is large enough for them. Rows of activations are pages apart and
- * are accessed column by column: with 4 KiB pages the TLB misses took more time than the tile products. */
-static void *aligned_pages(size_t bytes, enum huge_pages huge)
-{
-    if (bytes < HUGE_PAGE || huge == HUGE_PAGES_OFF)
-        return aligned_alloc(ALIGNMENT, (size_t)round_up((int64_t)MAX(bytes, 1u), ALIGNMENT));
-    void *p = aligned_alloc(HUGE_PAGE, (size_t)round_up((int64_t)bytes, HUGE_PAGE));
-    if (p) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* only a hint: failure is harmless */
-    return p;
-}
+enum { ALIGNMENT = 64 };
 
 enum err_code cpu_open(struct backend **out, const char *device, const struct backend_options *options,
                        struct err *why)
@@ -28,7 +16,8 @@ enum err_code cpu_open(struct backend **out, const char *device, const struct ba
     if (!b) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
     b->k = kernels_select(options->isa & isa_detect()); /* a wrong value must not crash */
     b->skip_prefetch = kernels_skip_prefetch();
-    const enum err_code rc = autotune_read(b, options, why);
+    enum err_code rc = autotune_read(b, options, why);
+    if (!rc && options->numa != NUMA_OFF) rc = numa_open(&b->nodes, why);
     if (rc) {
         free(b->tuned);
         free(b);
@@ -44,6 +33,7 @@ static void cpu_close(struct backend *base)
     free(b->shared);
     free(b->threads);
     free(b->tuned);
+    numa_close(b->nodes);
     free(b);
 }
 
@@ -57,6 +47,8 @@ static void cpu_describe(const struct backend *base, struct backend_info *out)
     const struct cpu *b = (const struct cpu *)base;
     out->device = "cpu";
     out->isa = b->k.isa;
+    out->nodes = b->nodes ? cpu_nodes(b) : 0;
+    out->placed_bytes = b->placed_bytes;
     out->huge_wanted_bytes = b->huge_wanted_bytes;
     out->copied_bytes = b->copied_bytes;
     out->repacked_bytes = b->repacked_bytes;
@@ -68,22 +60,6 @@ static enum err_code cpu_finish(struct backend *base, struct err *why)
 {
     (void)base, (void)why; /* every operation is complete when it returns */
     return ERR_OK;
-}
-
-/* The part of an allocation that requests huge pages. */
-static int64_t huge_page_bytes(size_t bytes, enum huge_pages huge)
-{
-    return huge == HUGE_PAGES_OFF ? 0 : (int64_t)(bytes / HUGE_PAGE * HUGE_PAGE);
-}
-
-static void *cpu_alloc(struct backend *base, size_t bytes)
-{
-    struct cpu *b = (struct cpu *)base;
-    if (bytes > SIZE_MAX / 2) return NULL;
-    void *p = aligned_pages(bytes, b->base.options.huge_pages);
-    if (!p) return NULL;
-    b->huge_wanted_bytes += huge_page_bytes(bytes, b->base.options.huge_pages);
-    return memset(p, 0, bytes);
 }
 
 static void cpu_free(struct backend *b, void *p)
@@ -110,8 +86,8 @@ int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f
     (void)arrays; /* the CPU uses them in place */
     const struct format *held = backend_held_format(o, f);
     const int64_t bytes = rows * format_row_bytes(held, cols);
-    const bool copied = o->huge_pages == HUGE_PAGES_ALL || held != f;
-    return copied ? round_up(bytes, ALIGNMENT) : bytes;
+    const int64_t copies = o->numa == NUMA_REPLICATE ? MAX(o->nodes, 1) : 1;
+    return cpu_copies_weights(o) || held != f ? round_up(bytes, ALIGNMENT) * copies : bytes;
 }
 
 /* ---------------------------------------------------------------- scratch */
@@ -195,8 +171,7 @@ static struct scratch_plan scratch_plan_for(const struct kernel_set *k, const st
             if (w->formats & format_bit(&FORMATS[f]) && kinds & 1u << kind)
                 scratch_plan_products(&p, k, o, w, &FORMATS[f], (enum input_kind)kind);
     p.shared_bytes += inputs_shared_bytes(o->threads, w->rows, w->cols);
-    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o, o->threads, head_dim_of(w))),
-                              ALIGNMENT);
+    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o, w, head_dim_of(w))), ALIGNMENT);
     p.thread_bytes = round_up(p.thread_bytes, 4096);
     return p;
 }
@@ -217,8 +192,8 @@ static enum err_code scratch_resize(struct cpu *b, const struct backend_work *wo
     if (work->rows) p = scratch_plan_for(&b->k, o, work);
     if (p.shared_bytes != b->plan.shared_bytes || p.thread_bytes != b->plan.thread_bytes) {
         const size_t thread_bytes = (size_t)o->threads * (size_t)p.thread_bytes;
-        uint8_t *shared = aligned_pages((size_t)p.shared_bytes, o->huge_pages);
-        uint8_t *threads = aligned_pages(thread_bytes, o->huge_pages);
+        uint8_t *shared = cpu_pages(b, (size_t)p.shared_bytes);
+        uint8_t *threads = cpu_pages(b, thread_bytes);
         if (!shared || !threads) {
             free(shared);
             free(threads);
@@ -229,6 +204,9 @@ static enum err_code scratch_resize(struct cpu *b, const struct backend_work *wo
         }
         free(b->shared);
         free(b->threads);
+        /* Planned memory is resident memory: scores take most of it, and use it from the first long prompt
+         * on. */
+        if (o->attention == ATTENTION_PLAIN) memset(shared, 0, (size_t)p.shared_bytes);
         b->shared = shared;
         b->threads = threads;
     }
@@ -249,26 +227,6 @@ static enum err_code cpu_reserve(struct backend *base, const struct backend_work
 }
 
 /* ---------------------------------------------------------------- binding */
-
-/* Copy the weights from the file, where they are in `format`, into allocated memory, in the format w->format.
- */
-static enum err_code weight_copy(struct cpu *b, struct weight *w, const struct format *format,
-                                 struct err *why)
-{
-    const size_t bytes = (size_t)(w->rows * format_row_bytes(w->format, w->cols));
-    w->owned = aligned_pages(bytes, b->base.options.huge_pages);
-    if (!w->owned) return err_set(why, ERR_NOMEM, "out of memory for a copy of %zu bytes of weights", bytes);
-    if (w->format == format) {
-        memcpy(w->owned, w->data, bytes);
-    } else {
-        weight_repack(b, format, w->data, w->owned, w->rows * w->cols);
-        b->repacked_bytes += (int64_t)bytes;
-    }
-    w->data = w->owned;
-    b->huge_wanted_bytes += huge_page_bytes(bytes, b->base.options.huge_pages);
-    b->copied_bytes += (int64_t)bytes;
-    return ERR_OK;
-}
 
 static enum err_code cpu_bind(struct backend *base, struct weight *out, const struct format *format,
                               int64_t rows, int64_t cols, const struct input_scheme *input, const void *host,
@@ -291,14 +249,8 @@ static enum err_code cpu_bind(struct backend *base, struct weight *out, const st
     const bool new_kind = work.formats != b->work.formats || work.inputs != b->work.inputs;
     const enum err_code rc = new_kind ? scratch_resize(b, &work, why) : ERR_OK;
     if (rc) return rc;
-    return held == format && base->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK
-                                                                        : weight_copy(b, out, format, why);
-}
-
-static void cpu_release(struct backend *base, struct weight *w)
-{
-    (void)base;
-    free(w->owned);
+    return held == format && !cpu_copies_weights(&base->options) ? ERR_OK
+                                                                 : cpu_copy_weight(b, out, format, why);
 }
 
 const struct backend_ops CPU_OPS = {

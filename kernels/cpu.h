@@ -30,7 +30,8 @@ struct cpu {
     bool skip_prefetch;       /* kernels_skip_prefetch() */
     struct backend_work work; /* largest operations reserved, formats and inputs of bound weights */
     struct scratch_plan plan;
-    int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
+    struct numa *nodes; /* NULL with NUMA_OFF */
+    int64_t huge_wanted_bytes, copied_bytes, repacked_bytes, placed_bytes;
     uint32_t inputs;     /* 1 << enum input_kind of the weights */
     uint8_t *shared;     /* plan.shared_bytes */
     uint8_t *threads;    /* options.threads * plan.thread_bytes */
@@ -96,9 +97,28 @@ int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
 int64_t attention_thread_bytes(const struct kernel_set *k, const struct backend_options *o, int head_dim);
-int64_t attention_shared_bytes(const struct backend_options *o, int threads, int head_dim);
+int64_t attention_shared_bytes(const struct backend_options *o, const struct backend_work *w, int head_dim);
+
+/* placement.c: memory where options.numa wants it, not zeroed. NULL: memory is short; free(). */
+void *cpu_pages(struct cpu *b, size_t bytes);
+/* Are weights copied from the mapped file even if they are held in its format? */
+bool cpu_copies_weights(const struct backend_options *o);
+/* Copy the weights from the file, where they are in `format`, into allocated memory, in the format w->format.
+ * ERR_NOMEM; cpu_release frees what there is. */
+enum err_code cpu_copy_weight(struct cpu *b, struct weight *w, const struct format *format, struct err *why);
+int cpu_nodes(const struct cpu *b); /* memory nodes that threads are bound to */
+
+/* The bytes of a matrix for threads of that node (-1: any). data may point into the matrix. */
+static inline const uint8_t *cpu_weight_of(const struct weight *w, int node)
+{
+    const uint8_t *data = w->data;
+    if (!w->copies || node < 0) return data;
+    return (const uint8_t *)w->copies[1 + node] + (data - (const uint8_t *)w->copies[0]);
+}
 
 /* The operations of struct backend_ops; base is a struct cpu. */
+void *cpu_alloc(struct backend *base, size_t bytes);
+void cpu_release(struct backend *base, struct weight *w);
 void cpu_gather(struct backend *base, const struct gather *g);
 void cpu_mix(struct backend *base, const struct mix *p);
 void cpu_matmul(struct backend *base, const struct matmul *m, int count);

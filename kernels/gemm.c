@@ -56,6 +56,7 @@ struct panel gemm_panel_of(const struct gemm *g, int member)
     const int64_t rows = g->k->panel_rows;
     uint8_t *scratch = cpu_thread_scratch(g->b, member);
     struct panel p = { .g = g, .in = &g->in, .weights = scratch };
+    p.node = threadpool_node(g->b->base.pool, member);
     p.products = (float *)(scratch + MAX(gemm_panel_bytes(g->k), gemm_stage_bytes(g->k)));
     p.transposed = p.products + rows * SLIVER;
     p.scales = p.transposed + rows * SLIVER;
@@ -111,24 +112,25 @@ static void gemm_pack_share(const struct gemm *g, const struct inputs *in, void 
     }
 }
 
-static const uint8_t *weight_bytes_at(const struct weight *w, int64_t row, int64_t k0)
+static const uint8_t *weight_bytes_at(const struct panel *p, const struct weight *w, int64_t row, int64_t k0)
 {
-    return (const uint8_t *)w->data + row * format_row_bytes(w->format, w->cols) +
+    return cpu_weight_of(w, p->node) + row * format_row_bytes(w->format, w->cols) +
            format_span_bytes(w->format, k0);
 }
 
-static struct unpacking gemm_unpacking(const struct gemm *g, const struct weight *w, int64_t row, int64_t k0)
+/* The panel's rows of matrix w, its k block. */
+static struct unpacking panel_unpacking(const struct panel *p, const struct weight *w)
 {
     return (struct unpacking){ .format = w->format,
-                               .f = &g->b->k.format[w->format - FORMATS],
-                               .w = weight_bytes_at(w, row, k0),
+                               .f = &p->g->b->k.format[w->format - FORMATS],
+                               .w = weight_bytes_at(p, w, p->row0, p->k0),
                                .row_bytes = format_row_bytes(w->format, w->cols) };
 }
 
 /* Unpack the panel's rows of matrix w into its groups from `group` on. */
 static void panel_unpack(const struct panel *p, const struct weight *w, int64_t group)
 {
-    struct unpacking u = gemm_unpacking(p->g, w, p->row0, p->k0);
+    struct unpacking u = panel_unpacking(p, w);
     u.k = p->k;
     u.group = p->weights + group * gemm_depth_steps(p->g->k, p->k) * p->g->k->panel_step;
     for (int r = 0; r < p->rows; r += ROW_GROUP) {
@@ -179,7 +181,7 @@ static void panel_find_adjustment(const struct panel *p, const struct matmul *m,
     if (!panel_needs_adjustment(p, m)) return;
     for (int r = 0; r < p->rows; r++) {
         const int64_t row = p->row0 + r, at = group * ROW_GROUP + r;
-        p->scales[at] = format_row_scale(w->format, weight_bytes_at(w, row, 0), w->cols) * weight_scale(w);
+        p->scales[at] = format_row_scale(w->format, weight_bytes_at(p, w, row, 0), w->cols) * weight_scale(w);
         p->adds[at] = m->bias && !p->k0 ? m->bias[row] : 0;
     }
 }
@@ -321,11 +323,11 @@ void panel_run_many(const struct gemm *g, struct panel *p, int64_t from, int64_t
 void panel_run_few(const struct gemm *g, struct panel *p)
 {
     const struct weight *w = p->m->w;
-    const uint8_t *next = weight_bytes_at(w, p->row0 + p->rows, 0);
+    const uint8_t *next = weight_bytes_at(p, w, p->row0 + p->rows, 0);
     for (p->k0 = 0; p->k0 < g->cols; p->k0 += g->k->kc) {
         p->k = (int)MIN((int64_t)g->k->kc, g->cols - p->k0);
         const struct result_store d = panel_result_store(p, p->m, 0, g->m->n);
-        struct few_product few = { .u = gemm_unpacking(g, w, p->row0, p->k0),
+        struct few_product few = { .u = panel_unpacking(p, w),
                                    .sliver = gemm_sliver_at(g, p->k0, 0, 0),
                                    .tokens = g->m->n,
                                    .next = next,

@@ -33,6 +33,7 @@ struct panel {
     int rows;
     int64_t k0;
     int k;
+    int node; /* memory node of the thread; -1: any */
     uint8_t *weights;
     float *products, *transposed; /* [panel_rows][SLIVER] and [SLIVER][panel_rows] */
     int32_t *sums;                /* [panel_rows] of codes */

@@ -25,6 +25,7 @@ struct gemv {
     struct act_q8 q;
     uint8_t *codes; /* INPUT_INT8_*: [n] rows, code_stride apart */
     int64_t code_stride;
+    int node;          /* memory node of the thread; -1: any */
     const int32_t *to; /* NULL, or: the results of row i, times by[i], are added to row to[i] of y */
     const float *by;
 };
@@ -149,6 +150,7 @@ static void gemv_rows_run(const struct gemv *g, const struct matmul *m, int64_t 
 {
     const struct format_kernels *f = &g->b->k.format[m->w->format - FORMATS];
     const bool q8 = matmul_uses_q8(g->b, m);
+    const uint8_t *weights = cpu_weight_of(m->w, g->node);
     float y[DOT_X][ROWS_AT_ONCE];
     struct dot d = { .row_bytes = format_row_bytes(m->w->format, m->w->cols),
                      .cols = m->w->cols,
@@ -159,7 +161,7 @@ static void gemv_rows_run(const struct gemv *g, const struct matmul *m, int64_t 
                      .skip_prefetch = g->b->skip_prefetch };
     for (int64_t r = from; r < to; r += ROWS_AT_ONCE) {
         d.rows = (int)MIN((int64_t)ROWS_AT_ONCE, to - r);
-        d.w = (const uint8_t *)m->w->data + r * d.row_bytes;
+        d.w = weights + r * d.row_bytes;
         for (int i = 0; i < m->n; i += DOT_X) {
             d.n = MIN((int)DOT_X, m->n - i);
             d.x = g->x + i * g->x_stride;
@@ -261,6 +263,7 @@ static void gemv_member(void *arg, int member, int size)
     struct gemv own = *(const struct gemv *)arg; /* every thread prepares its inputs in its own copy */
     const struct gemv *g = &own;
     _Alignas(64) uint8_t inputs[PRIVATE_BYTES];
+    own.node = threadpool_node(own.b->base.pool, member);
     if (size == 1 || !gemv_inputs_private(&own, inputs)) gemv_inputs_common(&own, member, size);
     int64_t first = 0, runs = 0;
     for (int j = 0; j < g->count; j++) runs += gemv_chunk_count(&g->m[j], size);
@@ -397,6 +400,7 @@ static void experts_member(void *arg, int member, int size)
     _Alignas(64) uint8_t inputs[PRIVATE_BYTES];
     const bool private = size > 1 && gemv_shared_bytes(own.inputs, 0, own.g.in.cols) <= PRIVATE_BYTES;
     int64_t from = 0, to = own.inputs;
+    own.g.node = threadpool_node(r->b->base.pool, member);
     if (!private) member_share(own.inputs, member, size, &from, &to);
     experts_place(&own, private ? inputs : own.g.in.shared);
     experts_prepare(&own, from, to);

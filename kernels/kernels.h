@@ -246,12 +246,22 @@ enum compile {
     COMPILE_AUTOTUNE,
 };
 
+/* How attention is computed. FLASH: a tile of scores at a time, with a running softmax. PLAIN: all scores of
+ * a batch in scratch memory, then their softmax, then the weighted sum of the values, for comparison; with
+ * f32 products at every precision, and only on the CPU. */
+enum attention_method {
+    ATTENTION_FLASH,
+    ATTENTION_PLAIN,
+};
+
 struct backend;
 
 struct backend_options {
     int threads; /* >= 1 */
     enum affinity affinity;
-    uint32_t isa; /* bits that may be used; bits this machine lacks are ignored */
+    enum numa_policy numa; /* CPU only; LOCAL, INTERLEAVE and REPLICATE copy weights out of the mapped file */
+    int nodes;             /* memory nodes of this machine, for the sizes of copies; 0 and 1: one */
+    uint32_t isa;          /* bits that may be used; bits this machine lacks are ignored */
     enum precision precision;
     enum activations activations;
     enum huge_pages huge_pages;
@@ -260,6 +270,7 @@ struct backend_options {
      * threads. Weights whose input_scheme looks at all rows of a product cannot be bound (ERR_USAGE). */
     bool batch_invariant;
     enum compile compile; /* with batch_invariant, AUTOTUNE is as FUSED */
+    enum attention_method attention;
     /* NULL, or lines of opencl_shapes_measure and backend_autotune for any devices; read by backend_open
      * only. Lines of other devices and settings, and what this build does not understand, are ignored. */
     const char *shapes;
@@ -281,6 +292,8 @@ struct backend_info {
     uint32_t isa;              /* bits that the selected kernels use */
     int64_t huge_wanted_bytes; /* memory for which huge pages were requested */
     int64_t copied_bytes;      /* weights that were copied instead of used in the mapped file */
+    int nodes;                 /* memory nodes that its threads are bound to; 0: none */
+    int64_t placed_bytes;      /* memory that the system put on nodes as options.numa wants it */
     int64_t repacked_bytes;    /* of copied_bytes, weights held in another format than the file's */
     int64_t scratch_bytes;     /* scratch memory for operations (backend_scratch_bytes) */
     int64_t device_bytes;      /* allocated in the device's own memory; 0 when it has none */
@@ -343,6 +356,7 @@ struct weight {
     int64_t rows, cols;
     const void *data; /* backend address; on the CPU usually the mapped file itself */
     void *owned;      /* memory that backend_weight_release frees; NULL when the file is used in place */
+    void **copies;    /* NUMA_REPLICATE: `owned`, then the matrix of each node; NULL: there is one */
     const struct input_scheme *input; /* NULL: nothing is prescribed */
     float scale; /* all weights are multiplied by it; 0: by nothing. Set after binding, on the CPU backend
                     only */
@@ -387,7 +401,9 @@ enum err_code backend_autotune(struct backend *b, struct weight *const *weights,
 struct backend_work {
     int64_t rows, cols; /* largest activations of one operation, [rows][cols] */
     int head_dim;       /* largest of attention; 0: cols */
-    int64_t pairs;      /* most pairs of a row and an expert; 0: no experts */
+    /* With ATTENTION_PLAIN, of the largest call of attention: query heads, and positions of a sequence */
+    int heads, context;
+    int64_t pairs;    /* most pairs of a row and an expert; 0: no experts */
     uint64_t formats; /* format_bit of every format that weights are held in; binding a weight adds its own */
     uint32_t inputs;  /* 1 << enum input_kind of every weight; binding a weight adds its own */
 };
@@ -601,8 +617,8 @@ struct kv_store {
 void backend_kv_store(struct backend *b, const struct kv_store *p);
 
 /* Softmax attention. Row i attends to positions attention_first(pos[i]) .. pos[i] of its sequence seq[i];
- * position t of a sequence is in cache block tables[seq[i]][t / block_tokens]. Query head h uses KV head
- * h / (heads / kv_heads). */
+ * position t of a sequence is in cache block tables[seq[i]][t / block_tokens], or without tables (CPU only)
+ * in block seq[i]. Query head h uses KV head h / (heads / kv_heads). */
 struct attention {
     const struct kv_layer *kv;
     const float *q; /* [n][heads][k_dim] */
@@ -610,7 +626,7 @@ struct attention {
     int n, heads;
     const int32_t *pos;                 /* host memory [n] */
     const int32_t *seq;                 /* host memory [n] */
-    const int32_t *const *tables;       /* host memory, by sequence */
+    const int32_t *const *tables;       /* host memory, by sequence; NULL: sequence i has only block i */
     float scale;                        /* of q.k, usually 1/sqrt(k_dim) */
     float softcap;                      /* 0: none */
     int window;                         /* tokens that a row sees at most; 0: all */

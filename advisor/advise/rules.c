@@ -246,7 +246,7 @@ static bool rule_numa(struct rule_finding *f, const struct rule_case *c)
 {
     if (case_on_gpu(c) || c->machine->numa_nodes < 2) return false;
     SET(f->advice,
-        "compare affinity=spread on all cores with the cores of one node, and interleave the file's pages (numactl --interleave=all)");
+        "compare numa=interleave (pages of the weights on all nodes), numa=replicate (weights on each node) and numa=local (one node only)");
     SET(f->reason,
         "the pages of a file lie on the node that read them first, so threads of %d nodes share one node's memory channels",
         c->machine->numa_nodes);
@@ -257,10 +257,7 @@ static bool rule_numa(struct rule_finding *f, const struct rule_case *c)
             c->machine->numa_nodes, node * 1e-9, c->ceilings->read_bytes_s_all * 1e-9);
     else
         SET(f->evidence, "%d NUMA nodes, %d cores", c->machine->numa_nodes, c->machine->cores);
-    char arms[96];
-    snprintf(arms, sizeof arms, "affinity=spread threads=%d,affinity=compact",
-             MAX(c->machine->cores / c->machine->numa_nodes, 1));
-    finding_set_ab(f, c, arms, "tg64");
+    finding_set_ab(f, c, "default numa=interleave numa=replicate numa=local", "tg64");
     return true;
 }
 

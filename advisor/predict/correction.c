@@ -117,18 +117,23 @@ void residual_traits_of(struct residual_traits *out, const struct model_shape *s
         trait_append(out, TRAIT_RECIPE, "%.48s", recipe);
     trait_append(out, TRAIT_THREADS, "%d", w->threads);
     /* formats alone where nothing is rotated, as in records from before kv_rotate existed */
-    trait_append(out, TRAIT_KV, "%s%s/%s%s", config_text(c, KNOB_CTK),
+    const bool paged = config_choice(c, KNOB_KV_CACHE) == CACHE_PAGED;
+    trait_append(out, TRAIT_KV, "%s%s/%s%s%s%s", config_text(c, KNOB_CTK),
                  config_rotates(c, KNOB_CTK) ? "+rotated" : "", config_text(c, KNOB_CTV),
-                 config_rotates(c, KNOB_CTV) ? "+rotated" : "");
+                 config_rotates(c, KNOB_CTV) ? "+rotated" : "", paged ? "" : "/",
+                 paged ? "" : config_text(c, KNOB_KV_CACHE));
     const char *compile = config_choice(c, KNOB_COMPILE) ? config_text(c, KNOB_COMPILE) : "";
     const struct parallel mode = config_parallel(c);
     const char *parallel = parallel_ranks(&mode) > 1 ? config_text(c, KNOB_PARALLEL) : "";
-    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s%s%.24s", config_text(c, KNOB_PRECISION),
+    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s%s%s%.24s", config_text(c, KNOB_PRECISION),
                  config_text(c, KNOB_ACT), config_text(c, KNOB_ISA),
-                 config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "", *compile ? "/" : "",
+                 config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "",
+                 config_choice(c, KNOB_ATTENTION) == ATTENTION_PLAIN ? "/plain" : "", *compile ? "/" : "",
                  compile, *parallel ? "/" : "", parallel);
-    trait_append(out, TRAIT_MEMORY, "%s/%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH),
-                 config_text(c, KNOB_REPACK));
+    const bool placed = config_choice(c, KNOB_NUMA) != NUMA_OFF;
+    trait_append(out, TRAIT_MEMORY, "%s/%s/%s%s%s", config_text(c, KNOB_HUGEPAGES),
+                 config_text(c, KNOB_PREFETCH), config_text(c, KNOB_REPACK), placed ? "/" : "",
+                 placed ? config_text(c, KNOB_NUMA) : "");
     trait_append(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),
                  power_of_four(w->sequences));
     number_append(out, READING, w->memory_share, 2);

@@ -53,6 +53,8 @@ int cost_threads(const struct config *c, const struct machine *m)
     int all = MAX(m->cores, 1);
     if (m->cgroup_cpus >= 1 && m->cgroup_cpus < all) all = (int)m->cgroup_cpus;
     const int asked = (int)config_int(c, KNOB_THREADS);
+    if (config_choice(c, KNOB_NUMA) == NUMA_LOCAL && m->numa_nodes > 1)
+        all = MAX(MIN(all, m->cores / m->numa_nodes), 1);
     return asked > 0 ? asked : all;
 }
 
@@ -316,11 +318,12 @@ static double stream_weight_s(const struct cost *c, const struct format *f)
 }
 
 /* Share of the bandwidth that remains on a machine with several NUMA nodes: the pages of a mapped file lie on
- * the node that read it first. */
+ * the node that read it first, unless the config divides weights among the nodes or copies them to each. */
 static double numa_share(const struct cost *c)
 {
     const double node = ceilings_node_bytes_s(c->ceilings);
     if (c->machine->numa_nodes < 2) return 1;
+    if (c->options.numa == NUMA_INTERLEAVE || c->options.numa == NUMA_REPLICATE) return 1;
     return isnan(node) ? NUMA_SHARE : fmin(1, node / cost_bandwidth(c));
 }
 
@@ -389,7 +392,8 @@ void cost_init(struct cost *c, const struct machine *machine, const struct machi
         .ceilings = ceilings,
         .options = { .isa = config_isa(config, machine),
                      .precision = (enum precision)config_choice(config, KNOB_PRECISION),
-                     .activations = (enum activations)config_choice(config, KNOB_ACT) },
+                     .activations = (enum activations)config_choice(config, KNOB_ACT),
+                     .numa = (enum numa_policy)config_choice(config, KNOB_NUMA) },
         .threads = cost_threads(config, machine),
         .threads_all = MAX(ceilings->threads_all, 1),
         .on_gpu = on_gpu,

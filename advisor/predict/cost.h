@@ -14,7 +14,7 @@
 struct cost {
     const struct machine *machine;
     const struct machine_ceilings *ceilings;
-    struct backend_options options; /* from the config: isa, precision, act */
+    struct backend_options options; /* from the config: isa, precision, act, numa */
     enum kernel_variant variant;
     int threads, threads_all;
     bool on_gpu;      /* computed by the machine's GPU */

@@ -81,6 +81,7 @@ struct work {
     struct stored_experts stored; /* of the model file */
     const struct expert_curve *consecutive,
         *apart;       /* those of `what`, else the stored ones; NULL: random choices */
+    bool recomputes;  /* kv_cache=off */
     double untouched; /* planned bytes that this run never touches */
 };
 
@@ -153,24 +154,6 @@ static double step_s(struct work *w, int n, bool consecutive)
     return s + LOGIT_S * (double)o->shape.vocab * n;
 }
 
-static double decode_step_s(struct work *w)
-{
-    return step_s(w, w->sequences, false);
-}
-
-/* Mean seconds of a decode step over the tokens of the run. Its first step finds no weights in the caches,
- * which other work replaced, and without a prompt before it the other threads are asleep. */
-static double decode_mean_s(struct work *w)
-{
-    const double s = decode_step_s(w), footprint = w->cost.footprint;
-    if (!w->what->gen || w->cost.all_cached) return s;
-    w->cost.footprint = INFINITY;
-    const double first = decode_step_s(w);
-    w->cost.footprint = footprint;
-    const bool asleep = !w->what->prompt && !w->what->past;
-    return s + (first - s + (asleep ? cost_wake(&w->cost) : 0)) / w->what->gen;
-}
-
 /* Seconds of one pass over `n` rows of prompts, of which `wanted` rows end a prompt and need logits. */
 static double prefill_pass_s(struct work *w, int n, int wanted)
 {
@@ -189,8 +172,34 @@ static double prefill_pass_s(struct work *w, int n, int wanted)
     return s + o->shape.layers * cost_elementwise(&w->cost, o->shape.embd, n);
 }
 
+/* Seconds of passes that compute `tokens` tokens of each sequence, from the first one on. */
+static double recompute_s(struct work *w, int tokens)
+{
+    return w->sequences * (prefill_pass_s(w, tokens, 1) + attention_s(w, tokens, 0.5 * (tokens + 1), true));
+}
+
+static double decode_step_s(struct work *w)
+{
+    if (w->recomputes) return recompute_s(w, w->depth + 1);
+    return step_s(w, w->sequences, false);
+}
+
+/* Mean seconds of a decode step over the tokens of the run. Its first step finds no weights in the caches,
+ * which other work replaced, and without a prompt before it the other threads are asleep. */
+static double decode_mean_s(struct work *w)
+{
+    const double s = decode_step_s(w), footprint = w->cost.footprint;
+    if (!w->what->gen || w->cost.all_cached) return s;
+    w->cost.footprint = INFINITY;
+    const double first = decode_step_s(w);
+    w->cost.footprint = footprint;
+    const bool asleep = !w->what->prompt && !w->what->past;
+    return s + (first - s + (asleep ? cost_wake(&w->cost) : 0)) / w->what->gen;
+}
+
 static double prefill_s_total(struct work *w)
 {
+    if (w->recomputes) return recompute_s(w, w->what->past + w->prompt);
     const int64_t rows = (int64_t)w->prompt * w->sequences;
     const int batch = (int)MIN((int64_t)MAX(w->o.batch, 1), rows);
     const int64_t passes = rows / batch;
@@ -314,8 +323,7 @@ static double load_s(const struct work *w, const struct memory_plan *p, const st
 {
     double s = OPEN_S + VOCABULARY_S * (double)w->o.shape.vocab;
     if (w->cost.on_gpu) return s + (double)p->weights / w->cost.ceilings->gpu.link_bytes_s;
-    if (config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL)
-        s += 2 * (double)p->weights / w->cost.ceilings->read_bytes_s_1;
+    if (config_copies_weights(c)) s += 2 * (double)p->weights / w->cost.ceilings->read_bytes_s_1;
     if (!strcmp(config_text(c, KNOB_PREFETCH), "populate")) s += (double)p->weights / PAGES_BYTES_S;
     return s;
 }
@@ -341,8 +349,7 @@ static double untouched_bytes(const struct work *w, const struct gguf *g, const 
     const struct backend_options held = { .repack = config_choice(c, KNOB_REPACK) != 0 };
     const struct gguf_tensor *t = gguf_tensor_find(g, "token_embd.weight");
     const struct format *f = t ? recipe_tensor_format(c, g, t, NULL) : NULL;
-    if (!t || backend_held_format(&held, f) != f || w->o.shape.tied_output ||
-        config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL ||
+    if (!t || backend_held_format(&held, f) != f || w->o.shape.tied_output || config_copies_weights(c) ||
         !strcmp(config_text(c, KNOB_PREFETCH), "populate"))
         return 0;
     const double bytes = (double)format_row_bytes(f, t->shape[0]) * (double)t->shape[1];
@@ -450,6 +457,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
     w.cost.footprint = decode_bytes(&w, p);
     w.untouched = untouched_bytes(&w, g, c);
+    w.recomputes = config_choice(c, KNOB_KV_CACHE) == CACHE_OFF;
     set_limits(out, &w);
     const double decode_s = decode_mean_s(&w);
     out->decode_threads = p->gpu_layers ? 0 : w.cost.multi_threaded ? cost_threads(c, machine) : 1;

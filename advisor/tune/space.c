@@ -9,7 +9,7 @@
 #include "engine/quant/quant.h"
 
 /* Not searched: keys that only abbreviate others, decisions of the user (device, context, force),
- * restrictions (isa), several processes (parallel), and test aids (handicap). */
+ * restrictions (isa), several processes (parallel), settings for comparison, and test aids (handicap). */
 static bool is_searched(enum knob_id k)
 {
     switch (k) {
@@ -24,6 +24,8 @@ static bool is_searched(enum knob_id k)
     case KNOB_CTX:
     case KNOB_CTV:       /* together with ctk, as "kv" */
     case KNOB_KV_ROTATE: /* each format as it is rotated by default */
+    case KNOB_KV_CACHE:  /* the other two are for comparison */
+    case KNOB_ATTENTION: /* plain is for comparison */
     case KNOB_OVERSIZE:
     case KNOB_FORCE:
     case KNOB_ENGINE:
@@ -108,6 +110,7 @@ static void space_add_knob(struct tune_space *s, enum knob_id k, const struct ma
 {
     const char *names[TUNE_VALUES];
     const bool kv = k == KNOB_CTK;
+    if (k == KNOB_NUMA && m->numa_nodes < 2) return;
     if (k == KNOB_THREADS) {
         space_add_threads(s, m);
         return;

@@ -147,6 +147,66 @@ bool config_rotates(const struct config *c, enum knob_id cache)
     return false;
 }
 
+bool config_copies_weights(const struct config *c)
+{
+    const enum numa_policy numa = (enum numa_policy)config_choice(c, KNOB_NUMA);
+    return config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL || numa == NUMA_LOCAL ||
+           numa == NUMA_INTERLEAVE || numa == NUMA_REPLICATE;
+}
+
+/* Memory nodes are the host's, and the ranks of a model place themselves. */
+static enum err_code config_check_numa(const struct config *c, struct err *why)
+{
+    const char *numa = config_text(c, KNOB_NUMA);
+    const struct parallel mode = config_parallel(c);
+    if (config_choice(c, KNOB_NUMA) == NUMA_OFF) return ERR_OK;
+    if (strcmp(config_text(c, KNOB_DEVICE), "cpu"))
+        return err_set(why, ERR_USAGE,
+                       "numa=%s is possible on the CPU only: leave out device=%s, or write numa=off", numa,
+                       config_text(c, KNOB_DEVICE));
+    if (parallel_ranks(&mode) > 1)
+        return err_set(why, ERR_USAGE,
+                       "numa=%s is possible in one process only: leave out parallel=%s, whose processes are "
+                       "placed on nodes by themselves, or write numa=off",
+                       numa, config_text(c, KNOB_PARALLEL));
+    if (config_choice(c, KNOB_AFFINITY) != AFFINITY_NONE)
+        return err_set(
+            why, ERR_USAGE,
+            "numa=%s binds threads to memory nodes, and affinity=%s to cores: leave one of them out", numa,
+            config_text(c, KNOB_AFFINITY));
+    return ERR_OK;
+}
+
+/* What works on the CPU, in one process and without a scheduler of blocks only. */
+static enum err_code config_check_plain(const struct config *c, struct err *why)
+{
+    const bool cpu = !strcmp(config_text(c, KNOB_DEVICE), "cpu");
+    const char *layout = config_text(c, KNOB_KV_CACHE);
+    const struct parallel mode = config_parallel(c);
+    if (config_choice(c, KNOB_ATTENTION) == ATTENTION_PLAIN && !cpu)
+        return err_set(why, ERR_USAGE,
+                       "attention=plain is possible on the CPU only: leave out device=%s, or write "
+                       "attention=flash",
+                       config_text(c, KNOB_DEVICE));
+    if (config_choice(c, KNOB_KV_CACHE) == CACHE_PAGED) return ERR_OK;
+    if (!cpu)
+        return err_set(why, ERR_USAGE,
+                       "kv_cache=%s is possible on the CPU only: leave out device=%s, or write "
+                       "kv_cache=paged",
+                       layout, config_text(c, KNOB_DEVICE));
+    if (parallel_ranks(&mode) > 1)
+        return err_set(why, ERR_USAGE,
+                       "kv_cache=%s is possible in one process only: leave out parallel=%s, or write "
+                       "kv_cache=paged",
+                       layout, config_text(c, KNOB_PARALLEL));
+    if (config_int(c, KNOB_KV_BLOCKS))
+        return err_set(why, ERR_USAGE,
+                       "kv_blocks=%s is the number of blocks of a paged KV cache, and kv_cache=%s has none: "
+                       "leave one of them out",
+                       config_text(c, KNOB_KV_BLOCKS), layout);
+    return ERR_OK;
+}
+
 static enum err_code config_check_cache(const struct config *c, struct err *why)
 {
     if (config_choice(c, KNOB_KV_ROTATE) != KV_ROTATE_ON || config_rotates(c, KNOB_CTK) ||
@@ -175,12 +235,14 @@ enum err_code config_check(const struct config *c, struct err *why)
         return err_set(why, ERR_USAGE,
                        "method=%s needs a format to convert to: write %s:q8_0 or add format=q8_0", method,
                        method);
-    if (!strcmp(config_text(c, KNOB_HUGEPAGES), "all") && strcmp(config_text(c, KNOB_PREFETCH), "off"))
-        return err_set(
-            why, ERR_USAGE,
-            "hugepages=all copies the weights, which reads all of them: prefetch=%s has nothing to do, "
-            "leave one of them out",
-            config_text(c, KNOB_PREFETCH));
+    if (config_copies_weights(c) && strcmp(config_text(c, KNOB_PREFETCH), "off")) {
+        const bool huge = config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL;
+        return err_set(why, ERR_USAGE,
+                       "%s=%s copies the weights, which reads all of them: prefetch=%s has nothing to do, "
+                       "leave one of them out",
+                       huge ? "hugepages" : "numa", huge ? "all" : config_text(c, KNOB_NUMA),
+                       config_text(c, KNOB_PREFETCH));
+    }
     if (config_choice(c, KNOB_BATCH_INVARIANT) && strcmp(config_text(c, KNOB_DEVICE), "cpu"))
         return err_set(why, ERR_USAGE,
                        "batch_invariant=on is possible on the CPU only: leave out device=%s, or write "
@@ -191,7 +253,9 @@ enum err_code config_check(const struct config *c, struct err *why)
             why, ERR_USAGE,
             "batch_invariant=on needs the same kernel for every number of rows, but compile=autotune "
             "chooses kernels by the number of rows: leave one of them out");
-    if ((rc = parallel_check(c, why))) return rc;
+    if ((rc = parallel_check(c, why)) || (rc = config_check_plain(c, why)) ||
+        (rc = config_check_numa(c, why)))
+        return rc;
     return config_check_cache(c, why);
 }
 

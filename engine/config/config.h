@@ -23,6 +23,7 @@ enum knob_id {
     KNOB_TENSORS,      /* formats of single tensors, "attn_v:q8_0;ffn_down:f16"; "": none */
     KNOB_THREADS,      /* 1..1024; 0: all physical cores */
     KNOB_AFFINITY,     /* none compact spread */
+    KNOB_NUMA,         /* off spread local interleave replicate: the enum numa_policy */
     KNOB_ISA,          /* name of an instruction-set level; "auto": all that this machine has */
     KNOB_DEVICE,       /* "cpu" "opencl:0" ... */
     KNOB_GPU_LAYERS,   /* number of layers on the device, from the first; -1: as many as fit */
@@ -34,10 +35,12 @@ enum knob_id {
     KNOB_CTK,          /* KV cache type of K */
     KNOB_CTV,          /* KV cache type of V */
     KNOB_KV_ROTATE,    /* auto on off: the enum kv_rotate */
+    KNOB_KV_CACHE,     /* paged contiguous off: the enum cache_layout */
     KNOB_HUGEPAGES,    /* buffers off all: the enum huge_pages */
     KNOB_REPACK,       /* off on */
     KNOB_BATCH_INVARIANT, /* off on */
     KNOB_COMPILE,         /* fused off autotune: the enum compile */
+    KNOB_ATTENTION,       /* flash plain: the enum attention_method */
     KNOB_PARALLEL,      /* "off", or how the model is divided among processes: "tp2.pp2" (struct parallel) */
     KNOB_HOSTS,         /* file of the machines on which these run; "": this one */
     KNOB_PREFETCH,      /* off willneed populate: the enum prefetch */
@@ -79,6 +82,11 @@ enum kv_rotate {
     KV_ROTATE_ON,
     KV_ROTATE_OFF
 }; /* Hadamard rotation of what a KV cache stores */
+enum cache_layout {
+    CACHE_PAGED,      /* blocks that any sequence can have, found through tables */
+    CACHE_CONTIGUOUS, /* one piece for each sequence, as long as its context */
+    CACHE_OFF         /* keys and values are computed again for every token */
+};
 /* How many processes share what (parallel=); 1: nothing is shared in that way. */
 struct parallel {
     int tp; /* heads and rows of matrices */
@@ -250,7 +258,7 @@ const char *config_text(const struct config *c, enum knob_id id);
 /* The first given key that does not matter for this work (FOR_* bits); NULL: none. */
 const struct knob *config_stray(const struct config *c, unsigned work);
 /* Index of the value among KNOBS[id].choices (not NULL): the value of enum precision, activations, affinity,
- * huge_pages, prefetch, amp or optimizer. */
+ * numa_policy, huge_pages, prefetch, cache_layout, attention_method, amp or optimizer. */
 int config_choice(const struct config *c, enum knob_id id);
 enum engine_kind config_engine(const struct config *c);
 bool config_is_foreign(const struct config *c); /* another engine than qdyno runs it */
@@ -264,6 +272,8 @@ enum { EXPERTS_WITH_LAYER = 1 << 16, EXPERTS_THAT_FIT = -1 };
 int config_expert_layers(const struct config *c);
 /* How the config divides its model among processes. */
 struct parallel config_parallel(const struct config *c);
+/* Are weights copied out of the mapped file (hugepages=all, numa=local, interleave and replicate)? */
+bool config_copies_weights(const struct config *c);
 /* Does the config rotate this cache (KNOB_CTK or KNOB_CTV), where the model's heads allow it? */
 bool config_rotates(const struct config *c, enum knob_id cache);
 

@@ -74,9 +74,8 @@ enum err_code engine_check_workload(const struct config *c, const struct workloa
 
 /* ---------------------------------------------------------------- experts on a device (expert_place.c) */
 
-/* The number of layers that a value of expert_place= means, and its one spelling. ERR_USAGE. */
-enum err_code expert_place_parse(int *layers, const char *text, struct err *why);
-void expert_place_text(int layers, char *buf, size_t size);
+/* Check a value of expert_place= and write it in its one spelling to out[CONFIG_VALUE]. ERR_USAGE. */
+enum err_code expert_place_check(const char *text, char *out, struct err *why);
 
 /* ---------------------------------------------------------------- several processes (parallel.c) */
 

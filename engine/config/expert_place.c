@@ -13,7 +13,7 @@ static const struct {
     int layers;
 } WORDS[] = { { "device", EXPERTS_WITH_LAYER }, { "host", 0 }, { "auto", EXPERTS_THAT_FIT } };
 
-enum err_code expert_place_parse(int *layers, const char *text, struct err *why)
+static enum err_code expert_place_parse(int *layers, const char *text, struct err *why)
 {
     int n = 0;
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
@@ -31,11 +31,19 @@ enum err_code expert_place_parse(int *layers, const char *text, struct err *why)
     return ERR_OK;
 }
 
-void expert_place_text(int layers, char *buf, size_t size)
+static void expert_place_text(int layers, char *buf, size_t size)
 {
     snprintf(buf, size, "%d", layers);
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
         if (layers == WORDS[i].layers) snprintf(buf, size, "%s", WORDS[i].word);
+}
+
+enum err_code expert_place_check(const char *text, char *out, struct err *why)
+{
+    int layers;
+    const enum err_code rc = expert_place_parse(&layers, text, why);
+    if (!rc) expert_place_text(layers, out, CONFIG_VALUE);
+    return rc;
 }
 
 int config_expert_layers(const struct config *c)

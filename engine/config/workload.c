@@ -125,6 +125,12 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
 {
     const struct knob *stray = config_stray(c, workload_work(w));
     char line[WORKLOAD_LINE];
+    if (!stray && workload_is_load(w) && config_choice(c, KNOB_KV_CACHE) != CACHE_PAGED)
+        return err_set(
+            why, ERR_USAGE,
+            "kv_cache=%s: requests that come and go share the blocks of a paged KV cache; expected "
+            "kv_cache=paged, or a workload such as pp512+tg128",
+            config_text(c, KNOB_KV_CACHE));
     if (!stray) return engine_check_workload(c, w, why);
     workload_line(w, line, sizeof line);
     const char *value = config_text(c, (enum knob_id)(stray - KNOBS));

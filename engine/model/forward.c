@@ -425,32 +425,58 @@ static void pass_move(struct pass *p, int layer)
     p->b = to->buffers;
 }
 
+/* Run the p->n rows in m->lists. */
+static void pass_run(struct pass *p)
+{
+    struct model *m = p->m;
+    if (m->session.part.stage)
+        pass_receive(p);
+    else
+        pass_embed(p);
+    for (int l = 0; l < m->shape.layers; l++) {
+        if (!part_has_layer(&m->session.part, l)) continue;
+        pass_move(p, l);
+        if (l == m->shape.layers - 1 && p->wanted < p->n) pass_check_hidden(p);
+        pass_run_layer(p, &m->layers[l], l == m->shape.layers - 1);
+        if (m->rank) rank_alive(m->rank);
+    }
+    if (!part_is_last(&m->session.part)) pass_send(p);
+    if (!p->wanted || !part_is_last(&m->session.part)) return;
+    pass_move(p, -1);
+    pass_norm_output(p);
+    pass_run_output(p);
+}
+
+/* Row i of the batch; p->n exceeds i. */
+static void pass_list_row(struct pass *p, int i, const struct batch_row *row)
+{
+    struct model *m = p->m;
+    m->lists.ids[i] = row->token;
+    m->lists.pos[i] = row->pos;
+    m->lists.seq[i] = row->seq;
+    m->lists.slots[i] = kv_slot(&m->cache, row->seq, row->pos);
+    if (row->logits) m->lists.wanted[p->wanted++] = i;
+}
+
 void forward_pass(struct model *m, const struct batch_row *rows, int n)
 {
     struct pass p = pass_at(m, -1, n);
-    for (int i = 0; i < n; i++) {
-        m->lists.ids[i] = rows[i].token;
-        m->lists.pos[i] = rows[i].pos;
-        m->lists.seq[i] = rows[i].seq;
-        m->lists.slots[i] = kv_slot(&m->cache, rows[i].seq, rows[i].pos);
-        if (rows[i].logits) m->lists.wanted[p.wanted++] = i;
+    for (int i = 0; i < n; i++) pass_list_row(&p, i, &rows[i]);
+    pass_run(&p);
+}
+
+void forward_again(struct model *m, const struct batch_row *rows, int n)
+{
+    for (int from = 0, to; from < n; from = to) {
+        const int seq = rows[from].seq, past = rows[from].pos;
+        int32_t *ids = m->history + (int64_t)seq * m->session.ctx;
+        for (to = from; to < n && rows[to].seq == seq; to++) ids[rows[to].pos] = rows[to].token;
+        struct pass p = pass_at(m, -1, past + to - from);
+        for (int i = 0; i < past; i++)
+            pass_list_row(&p, i, &(struct batch_row){ .token = ids[i], .pos = i, .seq = seq });
+        for (int i = from; i < to; i++) pass_list_row(&p, past + i - from, &rows[i]);
+        if (p.wanted) pass_run(&p);
     }
-    if (m->session.part.stage)
-        pass_receive(&p);
-    else
-        pass_embed(&p);
-    for (int l = 0; l < m->shape.layers; l++) {
-        if (!part_has_layer(&m->session.part, l)) continue;
-        pass_move(&p, l);
-        if (l == m->shape.layers - 1 && p.wanted < p.n) pass_check_hidden(&p);
-        pass_run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
-        if (m->rank) rank_alive(m->rank);
-    }
-    if (!part_is_last(&m->session.part)) pass_send(&p);
-    if (!p.wanted || !part_is_last(&m->session.part)) return;
-    pass_move(&p, -1);
-    pass_norm_output(&p);
-    pass_run_output(&p);
 }
 
 void forward_part(struct model *m, enum forward_part part, int layer, int n)

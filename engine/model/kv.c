@@ -1,5 +1,5 @@
-/* Block tables of the KV cache: a stack of free blocks, and a table per sequence; -1: no physical block yet.
- */
+/* Block tables of a paged KV cache: a stack of free blocks, and a table per sequence; -1: no physical block
+ * yet. Lengths of sequences in the other layouts. */
 #include "engine/model/kv.h"
 
 #include <assert.h>
@@ -31,6 +31,25 @@ enum err_code kv_cache_init(struct kv_cache *kv, int ctx, int sequences, int blo
     return ERR_OK;
 }
 
+enum err_code kv_cache_init_whole(struct kv_cache *kv, enum cache_layout layout, int ctx, int sequences,
+                                  struct err *why)
+{
+    const bool tables = layout == CACHE_OFF;
+    *kv = (struct kv_cache){
+        .layout = layout, .ctx = ctx, .sequences = sequences, .blocks_per_sequence = kv_blocks_for(ctx)
+    };
+    kv->blocks = tables ? 0 : sequences * kv->blocks_per_sequence;
+    kv->storage = calloc((size_t)sequences + 1, sizeof *kv->storage);
+    if (tables) kv->tables = calloc((size_t)sequences, sizeof *kv->tables);
+    if (!kv->storage || (tables && !kv->tables)) {
+        kv_cache_done(kv);
+        return err_set(why, ERR_NOMEM, "out of memory for the lengths of %d sequences", sequences);
+    }
+    kv->lengths = kv->storage;
+    for (int s = 0; s < sequences && tables; s++) kv->tables[s] = kv->storage + sequences; /* block 0 */
+    return ERR_OK;
+}
+
 void kv_cache_done(struct kv_cache *kv)
 {
     free(kv->storage);
@@ -47,7 +66,7 @@ static int blocks_held(const struct kv_cache *kv, int seq)
 
 void kv_cache_assign(struct kv_cache *kv, int seq, const int32_t *blocks, int count, int length)
 {
-    assert(count <= kv->blocks_per_sequence && kv_blocks_for(length) <= count);
+    assert(kv->layout == CACHE_PAGED && count <= kv->blocks_per_sequence && kv_blocks_for(length) <= count);
     if (!kv->assigned) {
         kv->assigned = true;
         for (int s = 0; s < kv->sequences; s++) kv_cache_truncate(kv, s, 0);
@@ -58,6 +77,7 @@ void kv_cache_assign(struct kv_cache *kv, int seq, const int32_t *blocks, int co
 
 bool kv_cache_grow(struct kv_cache *kv, int seq, int tokens)
 {
+    if (kv->layout != CACHE_PAGED) return tokens <= kv->ctx;
     const int held = blocks_held(kv, seq), wanted = kv_blocks_for(tokens);
     if (kv->assigned) return wanted <= held;
     if (wanted - held > kv->free_count) return false;
@@ -69,6 +89,7 @@ void kv_cache_truncate(struct kv_cache *kv, int seq, int tokens)
 {
     if (tokens < 0) tokens = 0;
     if (tokens < kv->lengths[seq]) kv->lengths[seq] = tokens;
+    if (kv->layout != CACHE_PAGED) return;
     for (int b = blocks_held(kv, seq) - 1; b >= kv_blocks_for(kv->lengths[seq]); b--) {
         if (!kv->assigned) kv->free_list[kv->free_count++] = kv->tables[seq][b];
         kv->tables[seq][b] = -1;

@@ -133,7 +133,7 @@ static enum err_code alloc_site_cache(struct model *m, struct site *s, int from,
         *kv = session_kv_layer(&m->session, &m->shape, l);
         kv->k = next;
         kv->v = kv->v_in_k ? next : next + kv_layer_k_bytes(kv);
-        if (!m->apart) next += session_kv_bytes(kv);
+        if (!m->apart && session_layer_is_kept(&m->session, &m->shape, l)) next += session_kv_bytes(kv);
     }
     return ERR_OK;
 }
@@ -142,7 +142,10 @@ static enum err_code alloc_cache(struct model *m, struct err *why)
 {
     const int there = m->session.gpu_layers, layers = m->shape.layers,
               blocks = session_kv_layer(&m->session, &m->shape, 0).blocks;
-    enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, blocks, why);
+    const struct model_session *e = &m->session;
+    enum err_code rc = e->cache == CACHE_PAGED
+                           ? kv_cache_init(&m->cache, e->ctx, e->sequences, blocks, why)
+                           : kv_cache_init_whole(&m->cache, e->cache, e->ctx, e->sequences, why);
     if (!rc) rc = alloc_site_cache(m, &m->sites[SITE_DEVICE], 0, there, why);
     return rc ? rc : alloc_site_cache(m, &m->sites[SITE_HOST], there, layers, why);
 }
@@ -200,8 +203,9 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
     m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
     m->row_scale = calloc(rows, sizeof *m->row_scale);
     m->ones = calloc(lanes, sizeof *m->ones);
+    m->history = calloc(1, (size_t)session_history_bytes(&m->session) + 1);
     m->head_products = calloc((size_t)m->shape.heads, sizeof *m->head_products);
-    if (!m->list_memory || !m->logits || !m->row_scale || !m->ones || !m->head_products)
+    if (!m->list_memory || !m->logits || !m->row_scale || !m->ones || !m->history || !m->head_products)
         return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
     for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
     m->lists.every = m->list_memory + COUNT_OF(LISTS) * rows;
@@ -364,6 +368,7 @@ void model_close(struct model *m)
     free(m->autotuned.text);
     free(m->row_scale);
     free(m->ones);
+    free(m->history);
     free(m->head_products);
     free(m->logits);
     free(m);
@@ -525,7 +530,10 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     m->not_finite = (struct not_finite){ 0 };
     if (m->ranks) rc = model_ranks_forward(m, rows, n, wanted, best, why);
     const int step = forward_step(m, n);
-    for (int i = 0; i < n && !m->ranks; i += step) forward_pass(m, rows + i, MIN(n - i, step));
+    if (m->session.cache == CACHE_OFF)
+        forward_again(m, rows, n);
+    else
+        for (int i = 0; i < n && !m->ranks; i += step) forward_pass(m, rows + i, MIN(n - i, step));
     m->best = NULL;
     model_part_agree(m);
     if (!rc) rc = pass_result(m, why);

@@ -148,6 +148,7 @@ struct model {
     struct kv_cache cache;
     struct batch_lists lists;
     struct expert_lists expert_lists;
+    int32_t *history;                /* [sequences][ctx] ids of all tokens, with CACHE_OFF only */
     int32_t *list_memory, *expected; /* expected: [sequences] next position, while rows are checked */
     float *rope_freq; /* [2][rope_dims / 2] angle per position: ordinary layers, layers with a window */
     float rope_magnitude[2];
@@ -276,6 +277,11 @@ enum err_code model_ranks_copy_block(struct model *m, int32_t from, int32_t to, 
 /* Run n <= session.batch rows that were checked and have room in the KV cache. Requested logits are appended
  * to m->logits. */
 void forward_pass(struct model *m, const struct batch_row *rows, int n);
+
+/* The same without a KV cache (CACHE_OFF), for any number of rows: each piece of rows of one sequence is
+ * computed together with all tokens before it. Without a requested logit, their ids are all that is needed.
+ */
+void forward_again(struct model *m, const struct batch_row *rows, int n);
 
 /* Run a part of the pass, for layers.c, on the first n rows; m->lists are filled and the KV cache has room.
  * EMBED: ids -> x; LAYER: x -> x; ATTENTION and FEED_FORWARD: x += half(h); OUTPUT_NORM: x -> h; OUTPUT: h ->

@@ -15,11 +15,20 @@ static char owner_letter(int sequence)
     return sequence < (int)sizeof NAMES - 1 ? NAMES[sequence] : '+';
 }
 
+/* The block of a contiguous cache is cut into as many tokens as blocks of a paged one have. */
+static int32_t block_of(const struct kv_cache *kv, int seq, int block)
+{
+    return kv->layout == CACHE_PAGED ? kv->tables[seq][block] : seq * kv->blocks_per_sequence + block;
+}
+
 /* With assigned blocks sequences may share some, and the free list is not used. */
 static int blocks_used(const struct kv_cache *kv)
 {
     bool *seen = kv->assigned ? calloc((size_t)kv->blocks, sizeof *seen) : NULL;
     int used = seen ? 0 : kv->blocks - kv->free_count;
+    if (kv->layout == CACHE_CONTIGUOUS) used = 0;
+    for (int s = 0; s < kv->sequences && kv->layout == CACHE_CONTIGUOUS; s++)
+        used += kv_blocks_for(kv->lengths[s]);
     for (int s = 0; seen && s < kv->sequences; s++)
         for (int b = 0; b < kv_blocks_for(kv->lengths[s]); b++) {
             used += !seen[kv->tables[s][b]];
@@ -39,9 +48,9 @@ json_t *model_occupancy_to_json(const struct model *m)
     memset(map, '.', sizeof map);
     map[cells] = '\0';
     for (int i = 0; i < cells; i++) first[i] = INT32_MAX;
-    for (int s = 0; s < kv->sequences; s++)
+    for (int s = 0; s < kv->sequences && kv->blocks; s++)
         for (int b = 0; b < kv_blocks_for(kv->lengths[s]); b++) {
-            const int32_t block = kv->tables[s][b];
+            const int32_t block = block_of(kv, s, b);
             const int at = block / step;
             if (block >= first[at]) continue;
             first[at] = block;

@@ -64,32 +64,30 @@ static enum err_code session_resolve_device(struct model_session *out, const str
                    (long long)wanted);
 }
 
-static enum err_code session_resolve_kv(const struct format **out, const struct config *c, enum knob_id id,
-                                        int head_dim, struct err *why)
+/* Threads, and the memory nodes that they and the weights are on. */
+static enum err_code session_resolve_threads(struct model_session *out, const struct config *c,
+                                             struct err *why)
 {
-    const struct format *f = *out = format_find(config_text(c, id));
-    if (!f || !f->decode)
-        return err_set(why, ERR_USAGE, "%s=%s: the KV cache cannot use this format", KNOBS[id].key,
-                       config_text(c, id));
-    if (head_dim % (int)f->block_weights)
-        return err_set(why, ERR_USAGE, "%s=%s needs heads of a multiple of %u, this model's have %d: use f16",
-                       KNOBS[id].key, f->name, f->block_weights, head_dim);
-    return ERR_OK;
-}
-
-/* Blocks of fewer numbers would hardly spread an outlier. */
-enum { KV_ROTATE_LEAST = 16 };
-
-/* Is a cache of heads of that size rotated? */
-static enum err_code session_resolve_rotation(bool *out, const struct config *c, enum knob_id cache,
-                                              int head_dim, struct err *why)
-{
-    const bool fits = head_dim % KV_ROTATE_LEAST == 0, wanted = config_rotates(c, cache);
-    *out = fits && wanted;
-    if (fits || !wanted || config_choice(c, KNOB_KV_ROTATE) != KV_ROTATE_ON) return ERR_OK;
-    return err_set(why, ERR_USAGE,
-                   "kv_rotate=on needs heads of a multiple of %d, this model's have %d: use kv_rotate=auto",
-                   KV_ROTATE_LEAST, head_dim);
+    struct numa *n;
+    const enum numa_policy numa = (enum numa_policy)config_choice(c, KNOB_NUMA);
+    const int64_t threads = config_int(c, KNOB_THREADS);
+    out->backend.threads = threads > 0 ? (int)threads
+                                       : numa_default_threads(numa, threadpool_default_threads());
+    out->backend.numa = numa;
+    if (numa == NUMA_OFF) return ERR_OK;
+    const enum err_code rc = numa_open(&n, why);
+    if (rc) return rc;
+    const int nodes = numa_count(n);
+    for (int i = 0, last = -1; i < out->backend.threads; i++) {
+        const int node = numa_member_node(n, numa, i, out->backend.threads);
+        out->backend.nodes += node != last; /* threads of a node are neighbours */
+        last = node;
+    }
+    numa_close(n);
+    if (nodes > 1 || numa == NUMA_SPREAD) return ERR_OK;
+    return err_set(why, ERR_ABSENT,
+                   "numa=%s places memory on nodes, and this machine has one memory node: expected numa=off",
+                   config_text(c, KNOB_NUMA));
 }
 
 enum err_code session_resolve(struct model_session *out, const struct model_shape *s, const struct arch *a,
@@ -109,8 +107,8 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
         return err_set(why, ERR_USAGE, "context %d in %d sequences is more than 2^31 tokens", ctx,
                        out->sequences);
 
-    const int64_t threads = config_int(c, KNOB_THREADS);
-    out->backend.threads = threads > 0 ? (int)threads : threadpool_default_threads();
+    enum err_code rc = session_resolve_threads(out, c, why);
+    if (rc) return rc;
     out->backend.precision = (enum precision)config_choice(c, KNOB_PRECISION);
     out->backend.activations = (enum activations)config_choice(c, KNOB_ACT);
     out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
@@ -120,29 +118,11 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     out->backend.compile = (enum compile)config_choice(c, KNOB_COMPILE);
     out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
-    enum err_code rc;
+    out->backend.attention = (enum attention_method)config_choice(c, KNOB_ATTENTION);
+
     if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
     if ((rc = session_resolve_device(out, s, c, why))) return rc;
-    bool k, v;
-    out->k_rotated = out->v_rotated = true; /* until a layer's are not */
-    for (int l = 0; l < s->layers; l++) {
-        if (!shape_layer_has_cache(s, l)) continue;
-        const struct layer_parts *p = &s->parts[l];
-        if ((rc = session_resolve_kv(&out->k_format, c, KNOB_CTK, p->head_dim_k, why))) return rc;
-        if ((rc = session_resolve_kv(&out->v_format, c, KNOB_CTV, p->head_dim_v, why))) return rc;
-        if ((rc = session_resolve_rotation(&k, c, KNOB_CTK, p->head_dim_k, why))) return rc;
-        if ((rc = session_resolve_rotation(&v, c, KNOB_CTV, p->head_dim_v, why))) return rc;
-        if (s->latent_cached && out->k_format != out->v_format)
-            return err_set(why, ERR_USAGE,
-                           "ctk=%s,ctv=%s: this model's values are a part of its keys, stored once; expected "
-                           "the same format for both (kv=%s)",
-                           out->k_format->name, out->v_format->name, out->k_format->name);
-        if (s->latent_cached) k = v = k && p->head_dim_v % hadamard_block(p->head_dim_k) == 0;
-        out->k_rotated &= k;
-        out->v_rotated &= v;
-    }
-    if (!out->k_format) out->k_rotated = out->v_rotated = false; /* no layer has a cache */
-    return ERR_OK;
+    return session_resolve_cache(out, s, c, why);
 }
 
 /* Everything that one row's step of a layer with a state is computed from. */
@@ -188,30 +168,13 @@ struct backend_work session_work(const struct model_session *e, const struct mod
 {
     const int64_t heads = MAX(MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)),
                               MAX(MAX(s->q_lora, s->kv_lora), arch_dim(DIM_STATE_INNER, a, s)));
-    return (
-        struct backend_work){ .rows = e->batch,
-                              .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
-                              .head_dim = MAX(s->head_dim_k, s->head_dim_v),
-                              .pairs = (int64_t)e->batch * s->experts_used };
-}
-
-int session_blocks(const struct model_session *e)
-{
-    return e->blocks ? e->blocks : kv_blocks_for(e->ctx) * e->sequences;
-}
-
-struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer)
-{
-    const struct layer_parts *l = &s->parts[layer];
-    return (struct kv_layer){
-        .k_format = e->k_format,
-        .v_format = e->v_format,
-        .kv_heads = split_heads(e->part.tp, e->part.tp_rank, s->heads, l->kv_heads).kv_heads,
-        .k_dim = l->head_dim_k,
-        .v_dim = l->head_dim_v,
-        .v_in_k = s->latent_cached,
-        .block_tokens = KV_BLOCK_TOKENS,
-        .blocks = session_blocks(e),
+    return (struct backend_work){
+        .rows = e->batch,
+        .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
+        .head_dim = MAX(s->head_dim_k, s->head_dim_v),
+        .heads = split_heads(e->part.tp, e->part.tp_rank, s->heads, s->parts[0].kv_heads).heads,
+        .context = e->ctx,
+        .pairs = (int64_t)e->batch * s->experts_used
     };
 }
 
@@ -233,28 +196,6 @@ int64_t session_state_bytes(const struct model_session *e, const struct model_sh
 int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch)
 {
     return s->state.taps ? vector_bytes(w->qkv * batch) + vector_bytes(w->attn * batch) : 0;
-}
-
-int64_t kv_layer_k_bytes(const struct kv_layer *kv)
-{
-    const int64_t rows = (int64_t)kv->blocks * kv->block_tokens * kv->kv_heads;
-    return round_up(rows * format_row_bytes(kv->k_format, kv->k_dim), CACHE_LINE);
-}
-
-int64_t session_kv_bytes(const struct kv_layer *kv)
-{
-    /* V starts on the next cache line after K, so the sum can exceed the rounded total by one line. */
-    return round_up(kv_layer_bytes(kv), CACHE_LINE) + CACHE_LINE;
-}
-
-int64_t session_cache_bytes(const struct model_session *e, const struct model_shape *s, int from, int to)
-{
-    int64_t bytes = 0;
-    for (int l = from; l < to; l++) {
-        const struct kv_layer kv = session_kv_layer(e, s, l);
-        if (shape_layer_has_cache(s, l) && part_has_layer(&e->part, l)) bytes += session_kv_bytes(&kv);
-    }
-    return bytes;
 }
 
 int64_t widths_bytes(const struct widths *w, int batch)
@@ -393,7 +334,8 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
                                 unit_weights_of(s, h->arch) * (int64_t)sizeof(float),
                   output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences), /* on the host, as the lists */
-        lists = expert_list_bytes(s, e->batch) + (n ? state_rows_bytes(&w, s, e->batch) : 0);
+        lists = expert_list_bytes(s, e->batch) + (n ? state_rows_bytes(&w, s, e->batch) : 0) +
+                session_history_bytes(e);
     const int64_t host_scratch = host_runs ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
     const struct share weights = weights_of(sum, n, apart ? experts : n);
@@ -444,19 +386,6 @@ static void plan_place_layers(struct memory_plan *p, const struct sums *sum, con
     }
 }
 
-/* Bytes of keys and values of one token in all layers. */
-static int64_t token_bytes(const struct model_session *e, const struct model_shape *s)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < s->layers; i++) {
-        const struct layer_parts *l = &s->parts[i];
-        if (shape_layer_has_cache(s, i))
-            bytes += l->kv_heads * (format_row_bytes(e->k_format, l->head_dim_k) +
-                                    (s->latent_cached ? 0 : format_row_bytes(e->v_format, l->head_dim_v)));
-    }
-    return bytes;
-}
-
 enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
                            const struct hyper *h, const struct config *c, const struct recipe_view *view,
                            const struct model_session *e, struct err *why)
@@ -486,7 +415,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     sum.read += used_read;
     sum.products += sum.expert_products / MAX(s->experts, 1) * s->experts_used;
     *out = (struct memory_plan){
-        .kv_bytes_per_token = token_bytes(e, s),
+        .kv_bytes_per_token = session_token_bytes(e, s),
         .decode_read_bytes = sum.read,
         .expert_read_bytes = sum.used_read + used_read,
         .flops_per_token = 2.0 * (double)sum.products,
@@ -497,7 +426,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     if (!rc) plan_place_layers(out, &sum, h);
     /* Only weights that are used in the mapped file can be dropped and read again. */
     if (!rc && config_choice(c, KNOB_OVERSIZE) && !e->gpu_layers && !e->backend.repack &&
-        e->backend.huge_pages != HUGE_PAGES_ALL)
+        !config_copies_weights(c))
         out->on_disk = out->weights - MIN(out->weights, 2 * out->weights / MAX(s->layers, 1));
     free(sum.part);
     return rc;

@@ -175,9 +175,11 @@ struct model_session {
     int gpu_layers;     /* -1: as many as fit (the plan decides); 0: all on the CPU */
     int expert_layers;  /* the experts of the first so many of them run there, too; EXPERTS_THAT_FIT: the plan
                            decides */
-    int ctx, batch, sequences;
+    int ctx, sequences;
+    int batch;        /* largest number of rows of a pass; CACHE_OFF: at least ctx */
     struct part part; /* of the model that this process runs; zeroed: all of it */
-    int blocks;       /* of the KV cache; 0: enough for all sequences with full contexts */
+    enum cache_layout cache;
+    int blocks; /* of the KV cache; 0: enough for all sequences with full contexts */
     const struct format *k_format, *v_format;
     bool k_rotated, v_rotated; /* the cache stores Hadamard transforms (hadamard_block) of keys, of values */
 };
@@ -185,6 +187,10 @@ struct model_session {
  * run with; ERR_ABSENT: an instruction set that this machine lacks or QDYNO_ISA excludes. */
 enum err_code session_resolve(struct model_session *out, const struct model_shape *s, const struct arch *a,
                               const struct config *c, int ctx, int sequences, struct err *why);
+
+/* The part of session_resolve that concerns the KV cache; may enlarge out->batch. */
+enum err_code session_resolve_cache(struct model_session *out, const struct model_shape *s,
+                                    const struct config *c, struct err *why);
 
 /* The instruction sets that the config's isa= means on this machine. Errors as above. */
 enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why);
@@ -234,6 +240,13 @@ struct output_bytes output_bytes_of(const struct widths *w, const char *device);
 int session_blocks(const struct model_session *e);
 /* The layout of one layer's KV cache in this session; its k and v are NULL. */
 struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer);
+/* Does this layer keep its keys and values after it has run? With CACHE_OFF only layers do whose keys and
+ * values later layers read; the others use the same memory one after the other. */
+bool session_layer_is_kept(const struct model_session *e, const struct model_shape *s, int layer);
+/* Bytes of keys and values of one token in all layers. */
+int64_t session_token_bytes(const struct model_session *e, const struct model_shape *s);
+/* Bytes of the token ids that are kept to compute them again (CACHE_OFF), else 0. */
+int64_t session_history_bytes(const struct model_session *e);
 /* Bytes of the caches of layers [from, to). */
 int64_t session_cache_bytes(const struct model_session *e, const struct model_shape *s, int from, int to);
 int64_t session_kv_bytes(const struct kv_layer *kv); /* bytes of one layer, K and V, rounded */

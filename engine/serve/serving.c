@@ -171,6 +171,12 @@ enum err_code serving_open(struct serving **out, const struct serving_options *o
                            ? "models with layers that keep a state are not served by several processes"
                            : "replicas do not serve requests that come and go",
                        model_state_bytes(o->model) ? "" : ", tpN or ppN");
+    if (config_choice(model_config(o->model), KNOB_KV_CACHE) != CACHE_PAGED)
+        return err_set(
+            why, ERR_USAGE,
+            "kv_cache=%s: requests that come and go share the blocks of a paged KV cache; expected "
+            "kv_cache=paged",
+            config_text(model_config(o->model), KNOB_KV_CACHE));
     enum err_code rc = serving_options_of(&options, o->model, why);
     if (rc) return rc;
     struct serving *s = calloc(1, sizeof *s);

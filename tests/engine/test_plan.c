@@ -113,7 +113,11 @@ static void test_loader_agrees(void **state)
                                          "int8_dynamic",
                                          "gptq",
                                          "q4_0,tensors=ffn_down:q8_0",
-                                         "q8_0,ctk=f32" };
+                                         "q8_0,ctk=f32",
+                                         "attention=plain,batch=32",
+                                         "q4_0,attention=plain,kv_cache=contiguous",
+                                         "kv_cache=contiguous,kv=bf16",
+                                         "kv_cache=off,batch=32" };
     char path[4096], line[128];
     SHARED_OR_SKIP(path, "models/repacked/tinystories-656k-f32.gguf");
     for (size_t i = 0; i < COUNT_OF(LINES); i++) {
@@ -265,12 +269,54 @@ static void test_blocks(void **state)
     kv_cache_done(&kv);
 }
 
+/* Without tables, a sequence has its whole context from the start. */
+static void test_whole(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct kv_cache kv;
+    for (int off = 0; off < 2; off++) {
+        CHECK_OK(kv_cache_init_whole(&kv, off ? CACHE_OFF : CACHE_CONTIGUOUS, 100, 3, &why));
+        CHECK_EQ(kv.tables == NULL, !off);
+        for (int s = 0; s < 3; s++) {
+            CHECK(kv_cache_grow(&kv, s, 100));
+            CHECK(!kv_cache_grow(&kv, s, 101));
+            kv.lengths[s] = 100;
+            for (int pos = 0; pos < 100; pos++)
+                assert_int_equal(kv_slot(&kv, s, pos), (off ? 0 : s * 128) + pos); /* 100 rounded up */
+            if (off) assert_int_equal(kv.tables[s][0], 0);
+        }
+        kv_cache_truncate(&kv, 1, 40);
+        assert_int_equal(kv.lengths[1], 40);
+        assert_int_equal(kv.lengths[2], 100);
+        kv_cache_done(&kv);
+    }
+}
+
+/* The scores of plain attention: [heads][rows][context], the last rounded up to tiles of 64, and one more. */
+static void test_scores(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, "models/repacked/tinystories-656k-f32.gguf");
+    struct model *m = session_open(path, "batch=128", 256, 1);
+    const int heads = model_shape(m)->heads;
+    model_close(m);
+    const struct memory_plan small = plan_of(path, "attention=plain,batch=128", 512, 1),
+                             flash = plan_of(path, "batch=128", 512, 1),
+                             large = plan_of(path, "attention=plain,batch=128", 1024, 1);
+    assert_int_equal(large.scratch - small.scratch, (int64_t)heads * 128 * 512 * 4);
+    CHECK_LT(flash.scratch, small.scratch);
+    assert_int_equal(flash.total - flash.scratch, small.total - small.scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_longest_context), cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_loader_agrees),   cmocka_unit_test(test_message),
         cmocka_unit_test(test_available),       cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_whole),           cmocka_unit_test(test_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

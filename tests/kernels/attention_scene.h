@@ -97,6 +97,17 @@ static inline void stage_round(struct stage *t)
     }
 }
 
+/* Make the cache contiguous: a block for each sequence, and no tables. Before it has memory. */
+static inline void stage_make_contiguous(struct stage *t)
+{
+    for (int q = 0; q < t->s->sequences; q++) free(t->tables[q]);
+    free(t->tables);
+    t->tables = NULL;
+    t->kv.blocks = t->s->sequences;
+    t->kv.block_tokens = t->blocks * t->s->block_tokens;
+    for (int i = 0; i < t->tokens; i++) t->slots[i] = i / t->total * t->kv.block_tokens + i % t->total;
+}
+
 /* The stage as an operation; kv, q and y are the device's, and so must sinks be. */
 static inline struct attention stage_attention(const struct stage *t, const float *q, float *y)
 {
@@ -170,7 +181,7 @@ static inline void stage_check(const struct stage *t, const char *what, double l
 
 static inline void stage_free(struct stage *t)
 {
-    for (int q = 0; q < t->s->sequences; q++) free(t->tables[q]);
+    for (int q = 0; q < t->s->sequences && t->tables; q++) free(t->tables[q]);
     free(t->tables), free(t->slots), free(t->seq), free(t->pos), free(t->y), free(t->q), free(t->v),
         free(t->k), free(t->sinks);
 }

@@ -1,7 +1,8 @@
 /* Proves: backend_attention agrees with a naive binary64 softmax for every cache format and instruction set,
  * over head sizes that are no multiple of anything, grouped heads, several sequences in one batch, scattered
  * cache blocks, windows, soft caps, decoding and prompts; and never reads a token that is not the row's own
- * (unwritten slots hold NaN). With batch_invariant, the bits of a row do not depend on the batch. */
+ * (unwritten slots hold NaN); so does plain attention, and so do both with a contiguous cache. With
+ * batch_invariant, the bits of a row do not depend on the batch. */
 #include "tests/kernels/attention_scene.h"
 
 static const struct scene SCENES[] = {
@@ -50,9 +51,25 @@ static const struct scene SCENES[] = {
     { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 4, 1, 160, 128, 32, 90, 40, 1, 0, 0, 0, false, true },
 };
 
-static void check_scene(const struct scene *s, const struct isa_level *level, enum precision precision,
-                        int threads)
+/* Variants of one scene. */
+struct variant {
+    enum precision precision;
+    int threads;
+    enum attention_method attention;
+    bool contiguous;
+};
+
+static struct backend_work work_of(const struct scene *s)
 {
+    return (struct backend_work){
+        .rows = s->n * s->sequences, .cols = 1024, .heads = s->heads, .context = s->past + s->n
+    };
+}
+
+static void check_scene(const struct scene *s, const struct isa_level *level, const struct variant *v)
+{
+    const enum precision precision = v->precision;
+    const struct backend_work work = work_of(s);
     struct err why;
     struct backend *b;
     struct rng r = { 5 };
@@ -60,9 +77,12 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
     char what[64];
     CHECK_OK(backend_open(
         &b, "cpu",
-        &(struct backend_options){ .threads = threads, .isa = level->bits, .precision = precision }, &why));
-    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = 256, .cols = 1024 }, &why));
+        &(struct backend_options){
+            .threads = v->threads, .isa = level->bits, .precision = precision, .attention = v->attention },
+        &why));
+    CHECK_OK(backend_reserve(b, &work, &why));
     stage_make(&t, s, &r);
+    if (v->contiguous) stage_make_contiguous(&t);
     t.kv.k = guarded(stage_k_bytes(&t), 0);
     t.kv.v = s->v_in_k ? t.kv.k : guarded(stage_v_bytes(&t), 0);
     memset(t.kv.k, 0xff, stage_k_bytes(&t)); /* NaN in every float format, also as a block's scale */
@@ -78,8 +98,10 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
     struct attention p = stage_attention(&t, t.q, t.y);
     p.sinks = s->sinks ? t.sinks : NULL;
     backend_attention(b, &p);
-    const bool medium = precision == PRECISION_MEDIUM; /* bf16: see "Precision" in kernels/README.md */
-    snprintf(what, sizeof what, "scene %d %s precision %d", (int)(s - SCENES), level->name, precision);
+    /* bf16: see "Precision" in kernels/README.md */
+    const bool medium = precision == PRECISION_MEDIUM && v->attention == ATTENTION_FLASH;
+    snprintf(what, sizeof what, "scene %d %s precision %d%s%s", (int)(s - SCENES), level->name, precision,
+             v->attention == ATTENTION_PLAIN ? " plain" : "", v->contiguous ? " contiguous" : "");
     stage_check(&t, what, medium ? 0.05 : 5e-6, medium ? 6e-5 : 1e-11);
     stage_free(&t);
     backend_close(b);
@@ -88,12 +110,18 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
 static void scenes(void **state)
 {
     (void)state;
+    static const struct variant VARIANTS[] = {
+        { PRECISION_HIGHEST, 1, ATTENTION_FLASH, false }, { PRECISION_HIGHEST, 2, ATTENTION_FLASH, true },
+        { PRECISION_MEDIUM, 2, ATTENTION_FLASH, false },  { PRECISION_MEDIUM, 2, ATTENTION_FLASH, true },
+        { PRECISION_HIGHEST, 1, ATTENTION_PLAIN, false }, { PRECISION_MEDIUM, 3, ATTENTION_PLAIN, true },
+    };
     const struct isa_level *levels[16];
     const size_t count = levels_here(levels);
     for (size_t l = 0; l < count; l++)
         for (size_t i = 0; i < COUNT_OF(SCENES); i++) {
-            check_scene(&SCENES[i], levels[l], PRECISION_HIGHEST, 1 + (int)(i & 1));
-            check_scene(&SCENES[i], levels[l], PRECISION_MEDIUM, 2);
+            for (size_t v = 0; v < COUNT_OF(VARIANTS); v++) check_scene(&SCENES[i], levels[l], &VARIANTS[v]);
+            check_scene(&SCENES[i], levels[l],
+                        &(struct variant){ .precision = PRECISION_HIGHEST, .threads = 2 });
         }
 }
 
@@ -130,9 +158,8 @@ static void run_batches(const struct scene *s, struct backend *b, int step, floa
 
 /* With batch_invariant, a row has the same bits whatever other rows are in the call, at any number of
  * threads. */
-static void batches(void **state)
+static void check_batches(enum attention_method attention)
 {
-    (void)state;
     static const int STEPS[] = { 1, 0, 256, 3 };
     const struct isa_level *levels[16];
     const size_t count = levels_here(levels);
@@ -147,22 +174,37 @@ static void batches(void **state)
                 const struct backend_options o = { .threads = 1 + (int)(k % 3),
                                                    .isa = levels[l]->bits,
                                                    .precision = PRECISION_MEDIUM,
-                                                   .batch_invariant = true };
+                                                   .batch_invariant = true,
+                                                   .attention = attention };
+                const struct backend_work work = work_of(s);
                 CHECK_OK(backend_open(&b, "cpu", &o, &why));
-                CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = 256, .cols = 1024 }, &why));
+                CHECK_OK(backend_reserve(b, &work, &why));
                 y[k] = calloc(floats, sizeof(float));
                 run_batches(s, b, STEPS[k], y[k]);
                 if (memcmp(y[0], y[k], floats * sizeof(float)))
-                    fail_msg("scene %zu, %s: batches of %d rows give other bits than single rows", i,
-                             levels[l]->name, STEPS[k]);
+                    fail_msg("scene %zu, %s%s: batches of %d rows give other bits than single rows", i,
+                             levels[l]->name, attention == ATTENTION_PLAIN ? ", plain" : "", STEPS[k]);
                 backend_close(b);
             }
             for (size_t k = 0; k < COUNT_OF(STEPS); k++) free(y[k]);
         }
 }
 
+static void batches(void **state)
+{
+    (void)state;
+    check_batches(ATTENTION_FLASH);
+}
+
+static void batches_plain(void **state)
+{
+    (void)state;
+    check_batches(ATTENTION_PLAIN);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scenes), cmocka_unit_test(batches) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(scenes), cmocka_unit_test(batches),
+                                        cmocka_unit_test(batches_plain) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

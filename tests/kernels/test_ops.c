@@ -355,11 +355,11 @@ static void scratch(void **state)
     int64_t last = 0;
     for (int64_t rows = 1; rows <= 1024; rows *= 2) {
         const struct backend_work none = { .rows = rows, .cols = 4096, .head_dim = 64 },
-                                  small = { rows, 4096, 64, 0, q8_0, free },
-                                  one = { rows, 4096, 64, 0, f32, free },
-                                  both = { rows, 4096, 64, 0, f32 | q8_0, free },
-                                  kinds = { rows, 4096, 64, 0, f32 | q8_0 | int8, free | tokens },
-                                  wide = { rows, 4096, 0, 0, f32, free };
+                                  small = { rows, 4096, 64, 0, 0, 0, q8_0, free },
+                                  one = { rows, 4096, 64, 0, 0, 0, f32, free },
+                                  both = { rows, 4096, 64, 0, 0, 0, f32 | q8_0, free },
+                                  kinds = { rows, 4096, 64, 0, 0, 0, f32 | q8_0 | int8, free | tokens },
+                                  wide = { rows, 4096, 0, 0, 0, 0, f32, free };
         const int64_t bytes = backend_scratch_bytes("cpu", &o, &both);
         CHECK_LE(last, bytes);
         CHECK_LT(bytes, (1 << 28));
