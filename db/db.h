@@ -284,6 +284,34 @@ enum err_code db_sample_list(struct db *d, int64_t cell_id,
                              void (*row)(void *ctx, int64_t t_ns, const char *metric, double value),
                              void *ctx, struct err *why);
 
+/* ---------------------------------------------------------------- a period of time */
+
+/* Runs that took place, at least in part, at [from_ms, to_ms), in order of their start, and the cells of
+ * these runs that started in it; without deleted runs. Strings and arrays are borrowed for the call; an error
+ * that `row` returns ends the listing. */
+struct period_run {
+    int64_t id, started_ms;
+    int64_t ended_ms; /* 0: still being measured. Of a run whose process is gone: the end of its last cell */
+    const char *kind, *state, *verdict; /* state "interrupted" also where the file can only be read */
+    const char *error;                  /* of a failed run; "": unknown */
+};
+typedef enum err_code db_period_run_fn(void *ctx, const struct period_run *r, struct err *why);
+enum err_code db_period_runs(struct db *d, int64_t from_ms, int64_t to_ms, db_period_run_fn *row, void *ctx,
+                             struct err *why);
+struct period_cell {
+    int64_t id, run_id, started_ms;
+    double seconds; /* NAN: unknown */
+    bool discarded;
+    const char *phase, *discard_reason, *error; /* as in cell_row */
+    const char *workload;                       /* of its requests; "": it has none */
+    int sequences, n, n_itl, running_most;      /* running_most: of a load, its most requests at once; 0 */
+    const struct request_figures *figures;      /* [n] */
+    const float *itl;                           /* [n_itl]; NULL: none */
+};
+typedef enum err_code db_period_cell_fn(void *ctx, const struct period_cell *c, struct err *why);
+enum err_code db_period_cells(struct db *d, int64_t from_ms, int64_t to_ms, db_period_cell_fn *row, void *ctx,
+                              struct err *why);
+
 /* ---------------------------------------------------------------- spans and traces */
 
 /* When a part of a run began and ended (wall clock), more precisely than its cells do. */

@@ -1,5 +1,5 @@
 /* advisor/history/history.c - collects series of runs from the database and analyses them (history.h). */
-#include "advisor/history/history.h"
+#include "advisor/history/parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -177,13 +177,7 @@ void history_free(struct history *h)
 
 /* ---------------------------------------------------------------- analysis */
 
-/* Levels without gaps, and their indices in the series. */
-struct known {
-    double *level, *z, *scratch;
-    int *place, n;
-};
-
-static enum err_code known_levels_open(struct known *k, const struct history_series *s, struct err *why)
+enum err_code known_levels_open(struct known *k, const struct history_series *s, struct err *why)
 {
     const size_t n = (size_t)MAX(s->n, 1);
     *k = (struct known){ .level = malloc(3 * n * sizeof *k->level), .place = malloc(n * sizeof *k->place) };
@@ -200,6 +194,13 @@ static enum err_code known_levels_open(struct known *k, const struct history_ser
         k->level[k->n++] = s->point[i].level;
     }
     return ERR_OK;
+}
+
+void known_levels_close(struct known *k)
+{
+    free(k->level);
+    free(k->place);
+    *k = (struct known){ 0 };
 }
 
 static enum err_code changes_find(struct history_findings *f, const struct history_series *s,
@@ -270,22 +271,24 @@ static int metrics_varying(const struct history_series *s)
 
 /* The forest detects unusual combinations, but in a few dozen runs of pure noise the farthest is isolated as
  * well: a run also needs a large z in some metric. */
-static enum err_code outliers_find(struct history_findings *f, const struct history_series *s,
-                                   struct err *why)
+enum err_code outliers_find(struct history_outlier **out, int *count, double *isolation,
+                            const struct history_series *s, double min_isolation, struct err *why)
 {
     enum { DIMS = RESULT_METRICS };
-    for (int i = 0; i < s->n; i++) f->isolation[i] = NAN;
+    *out = NULL;
+    *count = 0;
+    for (int i = 0; i < s->n; i++) isolation[i] = NAN;
     if (s->n < HISTORY_VECTORS || metrics_varying(s) < HISTORY_DIMENSIONS) return ERR_OK;
     const size_t n = (size_t)s->n;
     double *x = malloc(n * DIMS * sizeof *x), *scratch = malloc(3 * n * sizeof *scratch);
-    f->outlier = malloc(n * sizeof *f->outlier);
-    enum err_code rc = x && scratch && f->outlier ? ERR_OK : no_memory(why);
+    *out = malloc(n * sizeof **out);
+    enum err_code rc = x && scratch && *out ? ERR_OK : no_memory(why);
     for (size_t i = 0; i < n && !rc; i++) memcpy(x + i * DIMS, s->point[i].metric, DIMS * sizeof *x);
-    if (!rc) rc = series_isolation(f->isolation, x, s->n, DIMS, 1, why);
+    if (!rc) rc = series_isolation(isolation, x, s->n, DIMS, 1, why);
     for (int i = 0; i < s->n && !rc; i++) {
-        if (!(f->isolation[i] > HISTORY_OUTLIER)) continue;
+        if (!(isolation[i] > min_isolation)) continue;
         const struct history_outlier far = metric_farthest(s, i, scratch);
-        if (fabs(far.z) > HISTORY_UNUSUAL) f->outlier[f->outliers++] = far;
+        if (fabs(far.z) > HISTORY_UNUSUAL) (*out)[(*count)++] = far;
     }
     free(x);
     free(scratch);
@@ -312,13 +315,12 @@ enum err_code history_detect(struct history_findings *out, const struct history_
         for (int i = 0; i < k.n; i++) out->average[k.place[i]] = k.z[i];
         series_robust_z(k.level, k.n, k.scratch, k.z);
         for (int i = 0; i < k.n; i++) out->z[k.place[i]] = k.z[i];
-        rc = outliers_find(out, s, why);
+        rc = outliers_find(&out->outlier, &out->outliers, out->isolation, s, HISTORY_OUTLIER, why);
     }
     out->judged = k.n >= HISTORY_LEAST;
     if (!rc && out->judged) rc = changes_find(out, s, &k, min_effect, why);
     if (!rc && out->judged) alarm_find(out, &k);
-    free(k.level);
-    free(k.place);
+    known_levels_close(&k);
     if (rc) history_findings_free(out);
     return rc;
 }

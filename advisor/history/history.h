@@ -9,6 +9,7 @@
 #include "advisor/stats/stats.h"
 #include "base/base.h"
 #include "db/db.h"
+#include "telemetry/export/export.h"
 #include "telemetry/metrics/metrics.h"
 
 /* ---------------------------------------------------------------- series */
@@ -26,6 +27,13 @@
 /* out[i] = mean of the known values among x[i-window+1 .. i], fewer at the beginning. NAN if there is none.
  */
 void series_moving_average(const double *x, int n, int window, double *out);
+
+/* The band that value i should lie in, from the `window` values before it (fewer at the beginning, at least
+ * BAND_LEAST): mean -+ t * sd * sqrt(1 + 1/k), with the quantile t of Student's distribution that a fraction
+ * alpha of values lies beyond under normal noise. NAN where fewer values come before. All of x must be known.
+ */
+enum { BAND_LEAST = 5 };
+void series_band(const double *x, int n, int window, double alpha, double *low, double *high);
 
 /* z[i] = (x[i] - median) / (1.4826 * median |x - median|). The factor 1.4826 makes the denominator a standard
  * deviation under normal noise (Iglewicz and Hoaglin 1993, who flag |z| > 3.5). If more than half of the
@@ -75,7 +83,9 @@ struct change_rule {
     double alpha;      /* p must be below */
     double min_effect; /* |effect| must be at least this, in the unit of x */
 };
-/* 3 values, p < 0.001, and the caller's effect. */
+#define CHANGE_SEGMENT_DEFAULT 3
+#define CHANGE_ALPHA_DEFAULT   0.001
+/* These, and the caller's effect. */
 struct change_rule change_rule_default(double min_effect);
 
 /* Energy statistic of the split of x[0..kappa) at tau: (tau (kappa-tau) / kappa) * (2 mean|x-y| - mean|x-x'|
@@ -246,6 +256,138 @@ struct history_findings {
 enum err_code history_detect(struct history_findings *out, const struct history_series *s, double min_effect,
                              struct err *why);
 void history_findings_free(struct history_findings *f);
+
+/* ---------------------------------------------------------------- methods */
+
+/* What `history --detect --method` may look for, one row of HISTORY_METHODS each (methods.c). How often each
+ * of them reports something where nothing happened: docs/history.md, counted by ./dev bench detect. */
+#define HISTORY_METHOD_LIST(X)                                                                               \
+    X(CHANGES, "changes")                                                                                    \
+    X(MOVING_AVERAGE, "moving-average")                                                                      \
+    X(ROBUST_Z, "robust-z")                                                                                  \
+    X(BASELINE_TEST, "baseline-test")                                                                        \
+    X(ISOLATION_FOREST, "isolation-forest")
+enum history_method_id {
+#define HISTORY_METHOD_ENUM(id, name) HISTORY_METHOD_##id,
+    HISTORY_METHOD_LIST(HISTORY_METHOD_ENUM)
+#undef HISTORY_METHOD_ENUM
+        HISTORY_METHOD_COUNT
+};
+extern const char
+    *const HISTORY_METHOD_NAMES[HISTORY_METHOD_COUNT + 1]; /* NULL-terminated: choices of a flag */
+
+struct method_finding {
+    int at;                /* index of a point */
+    double score, p;       /* the method's statistic; p value, NAN: it has none */
+    double effect;         /* log ratio to what was expected, positive is better; NAN: it has none */
+    enum metric_id metric; /* the series' metric; of the forest: the one that deviates most */
+    bool now;              /* it is about the newest run */
+};
+struct method_findings {
+    struct method_finding *finding;
+    int n;
+    double *low, *high; /* [points] of a band, log scale as the levels; NULL: the method has none */
+};
+enum { METHOD_PARAMS = 4 };
+struct history_method {
+    const char *finding; /* what its findings are called: "change", "deviation", "shift" or "outlier" */
+    const char *what;    /* what it does, for people */
+    int least;           /* fewest comparable runs */
+    struct {
+        const char *name; /* for scripts; NULL: no more */
+        double value;
+    } param[METHOD_PARAMS];
+};
+extern const struct history_method HISTORY_METHODS[HISTORY_METHOD_COUNT];
+
+/* Apply a method to a series; nothing is found in one with fewer than `least` known levels. min_effect: log
+ * ratio below which nothing is reported; the forest ignores it. *out: method_findings_free. Errors:
+ * ERR_NOMEM; as series_changes. */
+enum err_code history_method_find(struct method_findings *out, enum history_method_id method,
+                                  const struct history_series *s, double min_effect, struct err *why);
+void method_findings_free(struct method_findings *f); /* {0} is fine */
+
+/* ---------------------------------------------------------------- summary of a period */
+
+/* What happened in a period: counts by outcome and reason, latencies, the most at once, the busiest hour. All
+ * figures are counted from stored raw values, never from averages or histograms; docs/history.md defines
+ * them. Cells of the canary do not count. */
+
+enum summary_subject { SUMMARY_RUNS, SUMMARY_CELLS, SUMMARY_SUBJECTS };
+extern const char *const SUMMARY_SUBJECT_NAMES[SUMMARY_SUBJECTS]; /* "runs" "cells" */
+
+/* How many ended in this way. Runs: outcome is the state, reason the verdict or the error. Cells: outcome is
+ * "kept", "discarded" or "failed", reason what disturbed them or the error. reason "": none is stored. */
+struct summary_count {
+    enum summary_subject of;
+    char outcome[16], reason[96];
+    int64_t n;
+};
+/* More pairs of outcome and reason than fit are counted with the reason "other". */
+enum { SUMMARY_COUNTS = 64 };
+
+enum summary_latency {
+    SUMMARY_TTFT,    /* from the request to its first token */
+    SUMMARY_ITL,     /* from one token to the next */
+    SUMMARY_TPOT,    /* mean time between the tokens of one request */
+    SUMMARY_E2E,     /* from the request to its last token */
+    SUMMARY_PREFILL, /* time of a request in prefill */
+    SUMMARY_DECODE,  /* time of a request in decode */
+    SUMMARY_CELL,    /* duration of a cell without an error */
+    SUMMARY_RUN,     /* duration of a run that is done */
+    SUMMARY_LATENCIES
+};
+/* Seconds, type 7 quantiles (stats_quantile_sorted) of n observations; NAN: nothing was observed. Parallel
+ * sequences of a cell are one request each. */
+struct summary_quantiles {
+    int64_t n;
+    double p50, p95, p99, most;
+};
+extern const struct summary_latency_row {
+    const char *name, *what; /* "ttft_s" */
+} SUMMARY_LATENCY_ROWS[SUMMARY_LATENCIES];
+
+enum summary_peak_of {
+    SUMMARY_PEAK_RUNS,     /* runs between their start and their end */
+    SUMMARY_PEAK_CELLS,    /* cells, each in a worker process */
+    SUMMARY_PEAK_REQUESTS, /* requests that one cell computed at once */
+    SUMMARY_PEAKS
+};
+extern const char *const SUMMARY_PEAK_NAMES[SUMMARY_PEAKS]; /* "runs" "cells" "requests" */
+struct summary_peak {
+    int64_t n;             /* 0: none was observed */
+    int64_t at_ms, run_id; /* when and in which run it was first reached */
+};
+
+struct history_summary {
+    int64_t from_ms, to_ms;
+    int64_t all[SUMMARY_SUBJECTS], failed[SUMMARY_SUBJECTS]; /* failed runs: failed or interrupted */
+    struct summary_count count[SUMMARY_COUNTS]; /* runs before cells; by number, the most first */
+    int counts;
+    struct summary_quantiles latency[SUMMARY_LATENCIES];
+    struct summary_peak peak[SUMMARY_PEAKS];
+    int64_t busiest_ms, busiest_cells; /* the hour (UTC) in which cells ran longest; -1: none */
+    double busiest_s;                  /* how long, all cells together */
+};
+/* failed / all; NAN for none. */
+double summary_error_ratio(const struct history_summary *s, enum summary_subject of);
+
+struct summary_want {
+    int64_t from_ms, to_ms;          /* Unix time; cells that started in [from, to), runs that overlap it */
+    const char *filter;              /* as db_run_find; NULL all */
+    const struct run_labels *labels; /* only runs with all of these; NULL all */
+};
+/* Errors: ERR_USAGE for from >= to, or an invalid filter; ERR_NOMEM; as db_*. */
+enum err_code history_summarize(struct history_summary *out, struct db *d, const struct summary_want *want,
+                                struct err *why);
+
+/* The statistics of a latency by name: "p50" "p95" "p99" "max". */
+enum { SUMMARY_STATS = 4 };
+extern const char *const SUMMARY_STAT_NAMES[SUMMARY_STATS];
+double summary_stat(const struct summary_quantiles *q, int stat);
+
+/* Pass the figures of the last day to a sink; what was not observed has no sample. */
+void history_summary_tell(const struct history_summary *day, const struct family_sink *to);
 
 /* ---------------------------------------------------------------- causes */
 

@@ -29,6 +29,20 @@ static double known_median(const double *x, int n, double *sorted)
     return stats_quantile_sorted(sorted, known, 0.5);
 }
 
+void series_band(const double *x, int n, int window, double alpha, double *low, double *high)
+{
+    for (int i = 0; i < n; i++) {
+        const int k = MIN(i, window);
+        low[i] = high[i] = NAN;
+        if (k < BAND_LEAST) continue;
+        const double middle = stats_mean(x + i - k, k);
+        const double half = stats_t_quantile(1 - alpha / 2, k - 1) * stats_sd(x + i - k, k) *
+                            sqrt(1 + 1.0 / k);
+        low[i] = middle - half;
+        high[i] = middle + half;
+    }
+}
+
 void series_robust_z(const double *x, int n, double *scratch, double *z)
 {
     const double center = known_median(x, n, scratch);

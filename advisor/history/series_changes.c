@@ -14,7 +14,9 @@ enum { LONGEST = 2048 };
 
 struct change_rule change_rule_default(double min_effect)
 {
-    return (struct change_rule){ .min_segment = 3, .alpha = 0.001, .min_effect = min_effect };
+    return (struct change_rule){ .min_segment = CHANGE_SEGMENT_DEFAULT,
+                                 .alpha = CHANGE_ALPHA_DEFAULT,
+                                 .min_effect = min_effect };
 }
 
 struct distances {

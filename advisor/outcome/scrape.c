@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "advisor/history/history.h"
 #include "advisor/run/run.h"
 #include "advisor/watch/watch.h"
 
 enum { COUNTS_MAX = 32, LOCK_WAIT_MS = 300 };
 static const double LOOK_S = 1;
+enum { DAY_MS = 24 * 3600 * 1000, DAY_EVERY_MS = 60 * 1000 }; /* the last day is summed up once a minute */
 
 struct scrape {
     char *db_path; /* NULL: the default place */
@@ -31,6 +33,7 @@ struct scrape {
     struct count_row runs[COUNTS_MAX], cells[COUNTS_MAX];
     int n_outcomes, n_runs, n_cells;
     double canary_read, canary_ops, canary_time;
+    struct history_summary day; /* to_ms 0: not summed up yet */
     struct watch_export watch;
 };
 
@@ -43,6 +46,7 @@ static void file_check_identity(struct scrape *s, const char *path)
     s->inode = st.st_ino;
     memset(&s->totals, 0, sizeof(s->totals));
     s->n_outcomes = 0;
+    s->day.to_ms = 0;
     watch_export_free(&s->watch);
 }
 
@@ -53,6 +57,19 @@ static enum err_code canary_read(struct scrape *s, struct db *d, struct err *why
                                  why);
     if (!rc) rc = db_latest(d, CANARY_PHASE, METRICS[METRIC_CANARY_OPS].name, &s->canary_ops, &at_ms, why);
     if (!rc) s->canary_time = at_ms ? (double)at_ms * 1e-3 : (double)NAN;
+    return rc;
+}
+
+static enum err_code day_read(struct scrape *s, struct db *d, struct err *why)
+{
+    const int64_t now = clock_unix_ms();
+    if (s->day.to_ms && now >= s->day.to_ms && now < s->day.to_ms + DAY_EVERY_MS) return ERR_OK;
+    struct history_summary *day = malloc(sizeof *day);
+    if (!day) return err_set(why, ERR_NOMEM, "out of memory for the summary of a day");
+    const enum err_code rc = history_summarize(
+        day, d, &(struct summary_want){ .from_ms = now - DAY_MS, .to_ms = now }, why);
+    if (!rc) s->day = *day;
+    free(day);
     return rc;
 }
 
@@ -69,6 +86,7 @@ static enum err_code database_read(struct scrape *s, double limit_s, struct err 
     if (!rc) rc = db_cell_counts(d, s->cells, COUNTS_MAX, &s->n_cells, why);
     if (!rc) rc = canary_read(s, d, why);
     if (!rc) rc = outcomes_latest(s->outcomes, &s->n_outcomes, d, why);
+    if (!rc) rc = day_read(s, d, why);
     if (!rc) rc = watch_export_read(&s->watch, d, s->machine->id, why);
     db_close(d);
     return rc;
@@ -125,6 +143,7 @@ static void database_export(const struct scrape *s, const struct family_sink *to
     family_value(to, FAMILY_CANARY_READ, NULL, 0, s->canary_read);
     family_value(to, FAMILY_CANARY_OPS, NULL, 0, s->canary_ops);
     family_value(to, FAMILY_CANARY_TIME, NULL, 0, s->canary_time);
+    if (s->day.to_ms) history_summary_tell(&s->day, to);
     outcomes_export(s->outcomes, s->n_outcomes, OUTCOME_ALONE, to);
     watch_export_write(&s->watch, to);
 }

@@ -63,22 +63,31 @@ static double or_zero(double v)
     return isnan(v) ? 0 : v;
 }
 
-/* in_load: its first token is the prefill's, so there is one gap less than tokens. */
+struct request_parts_s request_parts_s(const struct request_figures *f, int sequences, bool in_load)
+{
+    const double tokens_each = (double)f->gen_tokens / sequences - in_load;
+    return (struct request_parts_s){
+        .ttft_s = f->ttft_s,
+        .tpot_s = tokens_each > 0 ? f->decode_s / tokens_each : NAN,
+        .duration_s = or_zero(f->ttft_s) + or_zero(f->decode_s),
+        .prefill_s = f->prefill_s,
+        .decode_s = f->decode_s,
+    };
+}
+
 static void add_request(struct request_series *s, const struct request_figures *f, int sequences,
                         bool in_load)
 {
-    const double prefill_s = f->prefill_s, decode_s = f->decode_s, ttft_s = f->ttft_s;
-    const double tokens_each = (double)f->gen_tokens / sequences - in_load;
+    const struct request_parts_s t = request_parts_s(f, sequences, in_load);
     s->prompt_tokens += (double)f->prompt_tokens;
-    s->prompt_seconds += or_zero(prefill_s);
+    s->prompt_seconds += or_zero(t.prefill_s);
     s->generated_tokens += (double)f->gen_tokens;
-    s->generate_seconds += or_zero(decode_s);
-    series_add_observation(s, FAMILY_TIME_TO_FIRST_TOKEN, ttft_s, sequences);
-    series_add_observation(s, FAMILY_PREFILL_SECONDS, prefill_s, sequences);
-    series_add_observation(s, FAMILY_DECODE_SECONDS, decode_s, sequences);
-    series_add_observation(s, FAMILY_REQUEST_DURATION, or_zero(ttft_s) + or_zero(decode_s), sequences);
-    if (tokens_each > 0)
-        series_add_observation(s, FAMILY_TIME_PER_OUTPUT_TOKEN, decode_s / tokens_each, sequences);
+    s->generate_seconds += or_zero(t.decode_s);
+    series_add_observation(s, FAMILY_TIME_TO_FIRST_TOKEN, t.ttft_s, sequences);
+    series_add_observation(s, FAMILY_PREFILL_SECONDS, t.prefill_s, sequences);
+    series_add_observation(s, FAMILY_DECODE_SECONDS, t.decode_s, sequences);
+    series_add_observation(s, FAMILY_REQUEST_DURATION, t.duration_s, sequences);
+    series_add_observation(s, FAMILY_TIME_PER_OUTPUT_TOKEN, t.tpot_s, sequences);
 }
 
 void request_totals_add(struct request_totals *t, const struct cell_requests *c)

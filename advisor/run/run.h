@@ -388,6 +388,14 @@ enum metric_id canary_of(enum metric_id metric, int *sign);
  * for all of a cell), figures into *f. False: it was none (evaluation, training). */
 bool request_read(struct request_rows *rows, struct request_figures *f, const json_t *answer);
 
+/* The times of one sequence of a request, in seconds; NAN: it had no such part. sequences: how many of the
+ * cell ran side by side. in_load: the first token comes from the prefill, so there is one gap less than
+ * tokens. */
+struct request_parts_s {
+    double ttft_s, tpot_s, duration_s, prefill_s, decode_s;
+};
+struct request_parts_s request_parts_s(const struct request_figures *f, int sequences, bool in_load);
+
 /* Series beyond so many, in order of appearance, are counted together as model "other", workload "other": a
  * page stays readable, sums stay right. */
 enum { REQUEST_SERIES = 32, REQUEST_HISTOGRAMS = 6 };

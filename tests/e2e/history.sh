@@ -70,6 +70,37 @@ expect 0 --db "$DB" history --detect --metric perplexity -o json && json 'd["eno
 expect 0 --db "$DB" history --detect --limit 8 -o json && json 'd["judged"] == 2 and d["worse"] == 0' # all after the change
 expect 0 --db "$DB" history --detect -o csv --margin 20% && expect 0 --db "$DB" history -o json && json 'len(d["rows"]) == 20'
 
+# ---- other methods on the same history: the newest 8 runs are slower
+expect 1 --db "$DB" history --detect --method baseline-test -o json &&
+  json 'd["method"] == "baseline-test" and d["parameters"] == {"window": 5, "alpha": 0.001}' &&
+  json 'd["needed_runs"] == 10 and d["judged"] == 2 and d["worse"] == 1 and d["summary"]["exit_status"] == 1' &&
+  json '[(r["finding"], r["config"], r["run"]) for r in d["rows"]] == [("shift", "q8_0", 16)] and d["rows"][0]["p"] < 0.001'
+expect 0 --db "$DB" history --detect --method moving-average -o json &&
+  json '[(r["finding"], r["config"], r["run"]) for r in d["rows"]][0] == ("deviation", "q8_0", 13) and d["worse"] == 0' &&
+  json 'all(s["points"][4]["band_low"] is None and s["points"][19]["band_low"] < s["points"][19]["band_high"] for s in d["series"] if not s["canary"])'
+expect 0 --db "$DB" history --detect --method isolation-forest -o csv # one metric has nothing to compare with
+expect 0 --db "$DB" history --detect --method changes --margin 20% -o json && json 'd["method"] == "changes" and d["parameters"]["min_segment"] == 3'
+status_in "0 1" --db "$DB" history --detect --method robust-z && says out 'method robust-z: .*min_robust_z 3.5'
+expect 4 --db "$DB" history --detect --method z-score && says err 'changes, moving-average, robust-z, baseline-test'
+expect 4 --db "$DB" history --method robust-z && says err '--method needs --detect'
+expect 0 help history && says out 'moving-average'
+
+# ---- a summary: figures of the prepared runs by hand, none that was not observed
+expect 0 --db "$DB" history --summary 36500d -o json &&
+  json 'd["schema"] == "qdyno.history_summary/1" and all(set(r) <= {"figure", "of", "reason", "value", "unit", "shown", "n", "at", "run"} for r in d["rows"])' &&
+  json '[(r["of"], r["reason"], r["value"]) for r in d["rows"] if r["figure"] in ("runs", "cells")] == [("done", "better", 20), ("kept", None, 320)]' &&
+  json '[r["value"] for r in d["rows"] if r["figure"] == "error_rate"] == [0, 0]' &&
+  json '[r["n"] for r in d["rows"] if r["figure"] == "ttft_s"] == [0] * 4 and all(r["value"] is None and r["shown"] == "n/a" for r in d["rows"] if r["figure"] == "ttft_s")' &&
+  json '[r["value"] for r in d["rows"] if (r["figure"], r["of"]) in (("run_s", "p50"), ("run_s", "max"))] == [1, 1]' &&
+  json '[(r["of"], r["value"]) for r in d["rows"] if r["figure"] == "most_at_once"][2] == ("requests", None)'
+expect 0 --db "$DB" history --summary 1h && says out 'no run took place' && says out '\| ttft_s .*n/a'
+expect 0 --db "$DB" history --summary 36500d --filter nothing -o csv && [ "$(head -1 "$T/out")" = "figure,of,reason,value,unit,shown,n,at,run" ] ||
+  fail "the csv of a summary has other columns"
+expect 4 --db "$DB" history --summary && expect 4 --db "$DB" history --summary soon && says err '90s or 5m'
+expect 4 --db "$DB" history --summary 1h --detect && says err '--summary and --detect exclude each other'
+expect 4 --db "$DB" history --summary 1h --limit 3 && says err 'every run of its time'
+expect 4 --db "$DB" history --summary 1h --margin 2% && says err '--margin needs --detect'
+
 # runs 1 and 20: the speed of the day is in the measured difference, but not in the normalized one
 status_in "0 1 2" --db "$DB" compare 1 20 -o json &&
   json 'd["schema"] == "qdyno.compare/1" and len(d["rows"]) == 2 and d["margin"] == 0.02' &&
@@ -96,6 +127,10 @@ QDYNO_ISA=ref expect 0 bench -m "$MODEL_COPY" -p 0 -n 8 -r 3
 [ "$(sql 'SELECT count(*) FROM capsule')" = 2 ] || fail "two runs have no two capsules"
 status_in "0 1 2" compare 1 2 -o json && json 'any(c["key"] == "QDYNO_ISA" and c["after"] == "ref" for c in d["changes"])' &&
   json 'd["rows"][0]["canary_ratio"] > 0 and d["rows"][0]["n_before"] == 3 and d["rows"][0]["verdict"]'
+expect 0 history --summary 1h -o json &&
+  json '[r["value"] for r in d["rows"] if (r["figure"], r["of"]) == ("runs", "done")] == [2]' &&
+  json 'all(r["n"] >= 42 and r["value"] > 0 for r in d["rows"] if r["figure"] == "itl_s")' &&
+  json '[r["value"] for r in d["rows"] if r["figure"] == "most_at_once"] == [1, 1, 1]'
 expect 0 show 1 --capsule && says out '\| program +\| version' && says out '\| config +\| A.threads'
 expect 0 show 1 --capsule -o json && json 'd["capsule"]["model"][0]["sha256"] and any(r["key"] == "release" for r in d["rows"])'
 expect 4 --db "$T/planted.db" show 99 --capsule

@@ -31,7 +31,12 @@ const struct cli_flag FLAGS_HISTORY[] = {
     { .name = "--deleted", .help = "list the deleted runs that can be restored" },
     { .name = "--import", .value = "FILE",
       .help = "store the results of llama-bench (-o json, jsonl or sql) or LocalScore as foreign runs" },
+    { .name = "--summary", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "what happened in the last TIME, such as 24h or 7d: runs and cells by outcome and reason, error rate, "
+              "latencies, the most at once, the busiest hour" },
     { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
+    { .name = "--method", .value = "METHOD", .kind = FLAG_CHOICE, .choices = HISTORY_METHOD_NAMES,
+      .help = "with --detect: how to search (docs/history.md); default changes" },
     { .name = "--metric", .value = "METRIC",
       .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
               "perplexity" },
@@ -91,10 +96,28 @@ static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r,
     return rc;
 }
 
+/* What history does instead of listing runs: at most one of these. */
+static enum err_code actions_check(const struct cli_args *a, struct err *why)
+{
+    static const char *const ACTIONS[] = { "--import",  "--delete",  "--undelete",
+                                           "--deleted", "--summary", "--detect" };
+    const char *first = NULL;
+    for (size_t i = 0; i < COUNT_OF(ACTIONS); i++) {
+        if (!args_has(a, ACTIONS[i])) continue;
+        if (first)
+            return err_set(why, ERR_USAGE, "%s and %s exclude each other: give one of them", first,
+                           ACTIONS[i]);
+        first = ACTIONS[i];
+    }
+    if (first && !strcmp(first, "--summary") && args_has(a, "--limit"))
+        return err_set(why, ERR_USAGE, "--limit is not for --summary: it counts every run of its time");
+    return ERR_OK;
+}
+
 /* Flags that need --detect would otherwise be ignored silently. */
 static enum err_code detect_flags_check(const struct cli_args *a, struct err *why)
 {
-    static const char *const ONLY[] = { "--metric", "--margin", "--raw" };
+    static const char *const ONLY[] = { "--method", "--metric", "--margin", "--raw" };
     for (size_t i = 0; i < COUNT_OF(ONLY); i++)
         if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s needs --detect", ONLY[i]);
     return ERR_OK;
@@ -109,10 +132,7 @@ static int history_change(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     int64_t id = 0;
     int removed = 0;
-    enum err_code rc = restores && args_has(a, "--delete")
-                           ? err_set(&why, ERR_USAGE,
-                                     "--delete and --undelete exclude each other: give one of them")
-                           : cli_run_id(&id, args_text(a, restores ? "--undelete" : "--delete", ""), &why);
+    enum err_code rc = cli_run_id(&id, args_text(a, restores ? "--undelete" : "--delete", ""), &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = restores ? db_run_restore(d, id, &why) : db_run_delete(d, id, &why);
     if (!rc && !restores)
@@ -154,15 +174,17 @@ static int history_read_foreign(const struct cli_global *g, const struct cli_arg
 
 int command_history(const struct cli_global *g, const struct cli_args *a)
 {
+    struct err why = { 0 };
+    if (actions_check(a, &why)) return cli_fail(a, &why);
     if (args_has(a, "--import")) return history_read_foreign(g, a);
     if (args_has(a, "--delete") || args_has(a, "--undelete")) return history_change(g, a);
     if (args_has(a, "--detect")) return history_detect_print(g, a);
-    struct err why = { 0 };
     struct db *d = NULL;
     struct run_row *runs = NULL;
     int n = 0;
     struct run_labels labels;
     enum err_code rc = detect_flags_check(a, &why);
+    if (!rc && args_has(a, "--summary")) return history_summary_print(g, a);
     if (!rc) rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc && args_has(a, "--deleted"))

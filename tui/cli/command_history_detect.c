@@ -39,20 +39,25 @@ const struct document DOCUMENT_HISTORY_DETECT = {
     .schema = "qdyno.history_detect/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "judged worse canary_worse margin enough_history longest_series needed_runs "
-               "series[].machine series[].model series[].canary series[].model_sha256 "
-               "series[].config series[].workload series[].metric series[].unit series[].judged "
-               "series[].known series[].cusum_up series[].cusum_down series[].points[].*",
+    .members =
+        "method parameters.* judged worse canary_worse margin enough_history longest_series needed_runs "
+        "series[].machine series[].model series[].canary series[].model_sha256 "
+        "series[].config series[].workload series[].metric series[].unit series[].judged "
+        "series[].known series[].cusum_up series[].cusum_down series[].points[].*",
 };
 
 enum { MOVED_BEFORE = 5, MOVED_AFTER = 2 }; /* runs around a change in which other metrics are searched */
 
 struct detector {
     struct table *t;
-    const struct metric_table *metrics; /* of the series' runs, if it has a change */
+    enum history_method_id method;
+    const struct method_findings *found; /* of a method other than the default */
+    bool judged, worse;                  /* enough runs for the method; now at a worse level */
+    struct metric_table *metrics;        /* of the series' runs, if it has a change */
     const struct history_series *s;
     const struct history_findings *f;
     int better;
+    double canary; /* ln of the canary that gives normalized values their unit */
 };
 
 static json_t *row_at(const struct detector *x, const char *finding, int point)
@@ -148,10 +153,40 @@ static void put_outlier(const struct detector *x, const struct history_outlier *
     history_detect_put_text(row, "what", &text);
 }
 
+/* A finding of a method other than the default, in words. */
+static void finding_text(struct str *text, const struct detector *x, const struct method_finding *f)
+{
+    const char *unit = METRICS[x->s->metric].unit;
+    if (x->method == HISTORY_METHOD_ISOLATION_FOREST)
+        str_printf(text, "largest deviation: %s", METRICS[f->metric].name);
+    else if (x->found->low)
+        str_printf(text, "band %.4g to %.4g %s", exp(x->better * x->found->low[f->at] + x->canary),
+                   exp(x->better * x->found->high[f->at] + x->canary), unit);
+    else if (x->method == HISTORY_METHOD_BASELINE_TEST)
+        str_printf(text, "the runs from here on against all runs before: t %+.1f", f->score);
+    else
+        str_printf(text, "robust z %+.1f", f->score);
+}
+
+static void put_finding(const struct detector *x, const struct method_finding *f)
+{
+    json_t *row = row_at(x, HISTORY_METHODS[x->method].finding, f->at);
+    struct str text = { 0 };
+    if (!isnan(f->effect)) {
+        json_put_num(row, "effect_ratio", exp(x->better * f->effect));
+        json_put_str(row, "priority", priority_name(repair_priority(f->effect, isnan(f->p) ? 1 : f->p)));
+    }
+    json_put_num(row, "p", f->p);
+    json_put_num(row, "score", f->score);
+    finding_text(&text, x, f);
+    history_detect_put_text(row, "what", &text);
+}
+
 /* ---------------------------------------------------------------- JSON series */
 
-static json_t *point_json(const struct detector *x, int i, double canary)
+static json_t *point_json(const struct detector *x, int i)
 {
+    const double canary = x->canary;
     const struct history_point *p = &x->s->point[i];
     char when[32];
     json_t *o = json_object();
@@ -164,6 +199,12 @@ static json_t *point_json(const struct detector *x, int i, double canary)
     json_put_num(o, "moving_average", exp(x->better * x->f->average[i] + canary));
     json_put_num(o, "robust_z", x->f->z[i]);
     json_put_num(o, "isolation", x->f->isolation[i]);
+    if (x->found->low) {
+        const double *one = x->better > 0 ? x->found->low : x->found->high,
+                     *other = x->better > 0 ? x->found->high : x->found->low;
+        json_put_num(o, "band_low", exp(x->better * one[i] + canary));
+        json_put_num(o, "band_high", exp(x->better * other[i] + canary));
+    }
     return o;
 }
 
@@ -179,7 +220,6 @@ static double unit_canary(const struct history_series *s)
 static json_t *series_json(const struct detector *x)
 {
     json_t *o = json_object(), *points = json_array();
-    const double canary = unit_canary(x->s);
     json_put_str(o, "machine", *x->s->machine ? x->s->machine : NULL);
     json_put_str(o, "model", *x->s->model_name ? x->s->model_name : NULL);
     json_put_bool(o, "canary", x->s->canary);
@@ -188,11 +228,11 @@ static json_t *series_json(const struct detector *x)
     json_put_str(o, "workload", x->s->workload);
     json_put_str(o, "metric", METRICS[x->s->metric].name);
     json_put_str(o, "unit", METRICS[x->s->metric].unit);
-    json_put_bool(o, "judged", x->f->judged);
+    json_put_bool(o, "judged", x->judged);
     json_put_int(o, "known", x->f->known);
     json_put_num(o, "cusum_up", x->f->judged ? x->f->cusum.up : NAN);
     json_put_num(o, "cusum_down", x->f->judged ? x->f->cusum.down : NAN);
-    for (int i = 0; i < x->s->n; i++) json_array_append_new(points, point_json(x, i, canary));
+    for (int i = 0; i < x->s->n; i++) json_array_append_new(points, point_json(x, i));
     json_put(o, "points", points);
     return o;
 }
@@ -206,47 +246,98 @@ struct series_counts {
 
 static void series_count(struct series_counts *n, const struct detector *x)
 {
-    const bool lost = x->f->changes && x->f->change[x->f->changes - 1].priority != PRIORITY_NONE;
+    const bool lost = x->worse;
     if (x->s->canary) { /* a series of the canary shows the machine, not a config */
         n->slower += lost;
         return;
     }
-    n->judged += x->f->judged;
-    n->short_series += !x->f->judged;
+    n->judged += x->judged;
+    n->short_series += !x->judged;
     n->no_canary += x->s->n - x->f->known;
     n->longest = MAX(n->longest, x->f->known);
     n->worse += lost;
 }
 
-static enum err_code detect_series(struct table *t, struct db *d, json_t *all, struct series_counts *n,
-                                   const struct history_series *s, double min_effect, struct err *why)
+struct detect_how {
+    enum history_method_id method;
+    double min_effect;
+};
+
+/* Rows of the default method, which looks for changes, drifts and outliers. */
+static enum err_code put_changes(struct detector *x, struct db *d, struct err *why)
 {
-    struct history_findings f;
-    struct metric_table metrics = { 0 };
-    enum err_code rc = history_detect(&f, s, min_effect, why);
+    const struct history_findings *f = x->f;
+    enum err_code rc = f->changes ? series_metrics(x->metrics, d, x->s, why) : ERR_OK;
     if (rc) return rc;
-    if (f.changes && (rc = series_metrics(&metrics, d, s, why))) {
-        history_findings_free(&f);
-        return rc;
-    }
-    const struct detector x = { t, &metrics, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
-    for (int i = 0; i < f.changes; i++) put_change(&x, &f.change[i]);
-    if (f.cusum.alarm >= 0) put_alarm(&x);
-    for (int i = 0; i < f.outliers; i++) put_outlier(&x, &f.outlier[i]);
-    json_array_append_new(all, series_json(&x));
-    series_count(n, &x);
-    metric_table_close(&metrics);
-    history_findings_free(&f);
+    x->worse = f->changes && f->change[f->changes - 1].priority != PRIORITY_NONE;
+    for (int i = 0; i < f->changes; i++) put_change(x, &f->change[i]);
+    if (f->cusum.alarm >= 0) put_alarm(x);
+    for (int i = 0; i < f->outliers; i++) put_outlier(x, &f->outlier[i]);
     return ERR_OK;
 }
 
-static void table_add_counts(struct table *t, const struct series_counts *n, double min_effect)
+static enum err_code detect_series(struct table *t, struct db *d, json_t *all, struct series_counts *n,
+                                   const struct history_series *s, const struct detect_how *how,
+                                   struct err *why)
 {
+    struct history_findings f;
+    struct method_findings found = { 0 };
+    struct metric_table metrics = { 0 };
+    const bool usual = how->method == HISTORY_METHOD_CHANGES;
+    enum err_code rc = history_detect(&f, s, how->min_effect, why);
+    if (rc) return rc;
+    if (!usual) rc = history_method_find(&found, how->method, s, how->min_effect, why);
+    struct detector x = { .t = t,
+                          .method = how->method,
+                          .found = &found,
+                          .metrics = &metrics,
+                          .judged = f.known >= HISTORY_METHODS[how->method].least,
+                          .s = s,
+                          .f = &f,
+                          .better = METRICS[s->metric].better < 0 ? -1 : 1,
+                          .canary = unit_canary(s) };
+    if (!rc && usual) rc = put_changes(&x, d, why);
+    for (int i = 0; i < found.n && !rc; i++) {
+        put_finding(&x, &found.finding[i]);
+        x.worse |= found.finding[i].now && found.finding[i].effect < 0;
+    }
+    if (!rc) {
+        json_array_append_new(all, series_json(&x));
+        series_count(n, &x);
+    }
+    metric_table_close(&metrics);
+    method_findings_free(&found);
+    history_findings_free(&f);
+    return rc;
+}
+
+/* The method and its parameters, for scripts and below the table. */
+static void table_add_method(struct table *t, const struct detect_how *how)
+{
+    const struct history_method *m = &HISTORY_METHODS[how->method];
+    struct str text = { 0 };
+    json_t *parameters = json_object();
+    for (int i = 0; i < METHOD_PARAMS && m->param[i].name; i++) {
+        json_put_num(parameters, m->param[i].name, m->param[i].value);
+        str_printf(&text, "%s%s %g", i ? ", " : "", m->param[i].name, m->param[i].value);
+    }
+    table_note(t, "method %s: %s (%s; smallest change %.2f %%)", HISTORY_METHOD_NAMES[how->method], m->what,
+               str_text(&text), 100 * how->min_effect);
+    json_put_str(t->extra, "method", HISTORY_METHOD_NAMES[how->method]);
+    json_put(t->extra, "parameters", parameters);
+    json_put_num(t->extra, "margin", how->min_effect);
+    str_free(&text);
+}
+
+static void table_add_counts(struct table *t, const struct series_counts *n, const struct detect_how *how)
+{
+    const int needed = HISTORY_METHODS[how->method].least;
     if (!n->judged)
         table_note(t, "not enough history yet (%d of %d): a series needs %d comparable runs", n->longest,
-                   HISTORY_LEAST, HISTORY_LEAST);
-    table_note(t, "%d series examined; %d of them are now at a worse level than before their last change",
-               n->judged, n->worse);
+                   needed, needed);
+    table_note(t, "%d series examined; %d of them are now %s", n->judged, n->worse,
+               how->method == HISTORY_METHOD_CHANGES ? "at a worse level than before their last change"
+                                                     : "worse than expected");
     if (n->slower)
         table_note(
             t,
@@ -254,25 +345,19 @@ static void table_add_counts(struct table *t, const struct series_counts *n, dou
             "--raw shows it");
     if (n->short_series)
         table_note(t, "%d series with fewer than %d comparable runs were not examined", n->short_series,
-                   HISTORY_LEAST);
+                   needed);
     if (n->no_canary)
         table_note(
             t,
             "%d results were left out, because the canary of their run (the fixed reference workload "
             "that results are divided by) is missing or did other work; --raw includes them as measured",
             n->no_canary);
-    table_note(
-        t,
-        "methods: changes by E-divisive (3 or more runs on each side, p < 0.001, %.2f %% or more); alarms by CUSUM; "
-        "outliers by isolation forest (score above %.2f and robust z above %.1f)",
-        100 * min_effect, HISTORY_OUTLIER, HISTORY_UNUSUAL);
     json_put_int(t->extra, "judged", n->judged);
     json_put_int(t->extra, "worse", n->worse);
     json_put_int(t->extra, "canary_worse", n->slower);
-    json_put_num(t->extra, "margin", min_effect);
     json_put_bool(t->extra, "enough_history", n->judged > 0);
     json_put_int(t->extra, "longest_series", n->longest);
-    json_put_int(t->extra, "needed_runs", HISTORY_LEAST);
+    json_put_int(t->extra, "needed_runs", needed);
 }
 
 int history_detect_print(const struct cli_global *g, const struct cli_args *a)
@@ -284,7 +369,9 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     struct run_labels labels;
     json_t *all = json_array();
-    const double min_effect = args_num(a, "--margin", 0.01);
+    const char *name = args_text(a, "--method", HISTORY_METHOD_NAMES[HISTORY_METHOD_CHANGES]);
+    struct detect_how how = { .min_effect = args_num(a, "--margin", 0.01) };
+    while (strcmp(HISTORY_METHOD_NAMES[how.method], name)) how.method++; /* the parser allows only these */
     struct history_want want = { .filter = args_text(a, "--filter", NULL),
                                  .labels = &labels,
                                  .limit = (int)args_int(a, "--limit", 1000),
@@ -295,8 +382,9 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = history_read(&h, d, &want, &why);
     for (int i = 0; i < h.n && !rc; i++)
-        if (h.series[i].n) rc = detect_series(&t, d, all, &n, &h.series[i], min_effect, &why);
-    table_add_counts(&t, &n, min_effect);
+        if (h.series[i].n) rc = detect_series(&t, d, all, &n, &h.series[i], &how, &why);
+    table_add_counts(&t, &n, &how);
+    table_add_method(&t, &how);
     json_put(t.extra, "series", all);
     const int verdict = n.worse ? EXIT_WORSE : EXIT_DONE;
     struct summary summary = { .effect = { NAN, NAN, NAN }, .exit_status = verdict };

@@ -183,8 +183,8 @@ const struct command COMMANDS[] = {
                  "text a line and reports whether the grammar can produce it, and if not, how many of its "
                  "first characters it can. `qdyno run --temp 1` produces lines to test." },
     { .name = "history", .flags = FLAGS_HISTORY, .run = command_history,
-      .arguments = "[--filter TEXT] [--detect [--metric M]]",
-      .help = "list past runs, or find changes in them",
+      .arguments = "[--filter TEXT] [--detect [--metric M] | --summary TIME]",
+      .help = "list past runs, find changes in them, or sum up a time",
       .details = "--detect orders the results of each model, config, workload and machine by time, divides "
                  "them by the canary (a fixed reference workload timed beside every run), and reports "
                  "changes of level with date, size, confidence, priority and what changed on the machine "

@@ -32,6 +32,8 @@ enum err_code ids_parse(struct token_list *ids, const char *text, struct err *wh
 
 /* `history --detect`. Exit status 1: some config is now at a worse level than before its last change. */
 command_fn history_detect_print;
+/* `history --summary TIME`. */
+command_fn history_summary_print;
 
 /* `detect --ranks`. */
 command_fn detect_ranks;

@@ -37,6 +37,7 @@
     X(GOVERN) \
     X(HISTORY) \
     X(HISTORY_DETECT) \
+    X(HISTORY_SUMMARY) \
     X(IMPORT) \
     X(INFO) \
     X(LINKS) \

@@ -16,17 +16,6 @@
 #include "advisor/stats/stats.h"
 #include "tests/bench/advisor/simulate.h"
 
-/* Interval of a proportion k of n. Wilson 1927. */
-static struct interval wilson_interval(int64_t k, int64_t n, double confidence)
-{
-    if (n < 1 || k < 0 || k > n) return (struct interval){ NAN, NAN, NAN };
-    const double z = stats_normal_quantile(0.5 + 0.5 * confidence), count = (double)n, p = (double)k / count;
-    const double scale = 1 + z * z / count, middle = (p + z * z / (2 * count)) / scale;
-    const double half = z / scale * sqrt(p * (1 - p) / count + z * z / (4 * count * count));
-    /* The ends are exact: rounding must not leave a bound of 1e-17 where there is none. */
-    return (struct interval){ p, k == 0 ? 0 : middle - half, k == n ? 1 : middle + half };
-}
-
 /* Blocks for a Student t interval of that half width that is computed once, at the end; at least 2. */
 static int blocks_for_one_analysis(double sd, double half_width, double confidence)
 {

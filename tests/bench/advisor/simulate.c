@@ -141,10 +141,29 @@ double noise_unit_sd(const struct noise *n)
     return sqrt(squares / BLOCKS);
 }
 
+void noise_series(const struct noise *n, uint64_t seed, uint64_t number, double *x, int count)
+{
+    struct source s;
+    source_start(&s, n, seed, number);
+    for (int i = 0; i < count; i++) x[i] = source_next(&s, 0);
+}
+
 double noise_block_sd(const struct noise *n, double sd)
 {
     const double slower = log(1.1); /* four cells, each weighs one half */
     return sqrt(sd * sd + n->disturbed * (1 - n->disturbed) * slower * slower);
+}
+
+/* ---------------------------------------------------------------- counting */
+
+struct interval wilson_interval(int64_t k, int64_t n, double confidence)
+{
+    if (n < 1 || k < 0 || k > n) return (struct interval){ NAN, NAN, NAN };
+    const double z = stats_normal_quantile(0.5 + 0.5 * confidence), count = (double)n, p = (double)k / count;
+    const double scale = 1 + z * z / count, middle = (p + z * z / (2 * count)) / scale;
+    const double half = z / scale * sqrt(p * (1 - p) / count + z * z / (4 * count * count));
+    /* The ends are exact: rounding must not leave a bound of 1e-17 where there is none. */
+    return (struct interval){ p, k == 0 ? 0 : middle - half, k == n ? 1 : middle + half };
 }
 
 /* ---------------------------------------------------------------- one experiment */

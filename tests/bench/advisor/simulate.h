@@ -6,6 +6,7 @@
 #define QDYNO_BENCH_ADVISOR_SIMULATE_H
 
 #include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "db/db.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
@@ -43,6 +44,12 @@ const struct noise *noise_find(const char *name); /* NULL: none of that name */
  * and with them where the rest has spread `sd`. */
 double noise_unit_sd(const struct noise *n);
 double noise_block_sd(const struct noise *n, double sd);
+
+/* x[count]: values of one series, in units of the scale; one value a cell. Depends on its arguments only. */
+void noise_series(const struct noise *n, uint64_t seed, uint64_t number, double *x, int count);
+
+/* Interval of a proportion k of n. Wilson 1927. */
+struct interval wilson_interval(int64_t k, int64_t n, double confidence);
 
 enum { TRIAL_ARMS = 5 };
 

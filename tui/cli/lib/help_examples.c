@@ -81,6 +81,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "history", "history", "all runs" },
     { "history", "history --filter q8_0", "those with q8_0" },
     { "history", "history --detect", "changes over time" },
+    { "history", "history --summary 24h", "what happened in the last day" },
     { "compare", "compare 3 7", "two runs" },
     { "compare", "compare 3 7 --margin 2%", "with another margin" },
     { "replay", "replay 12", "measure run 12 again" },
