@@ -29,6 +29,7 @@ static const struct lost {
     { KNOB_KV_CACHE, "none there: its cache is one piece, and always used" },
     { KNOB_PARALLEL, "nearest: --rpc, whose machines get layers one after the other" },
     { KNOB_HOSTS, "see --rpc" },
+    { KNOB_EXCHANGE, "none there" },
     { KNOB_MAX_SEQUENCES, "nearest: --parallel, whose slots divide the context" },
     { KNOB_STEP_TOKENS, "nearest: --ubatch-size" },
     { KNOB_KV_BLOCKS, "none there: the context is reserved as a whole" },

@@ -125,11 +125,12 @@ void residual_traits_of(struct residual_traits *out, const struct model_shape *s
     const char *compile = config_choice(c, KNOB_COMPILE) ? config_text(c, KNOB_COMPILE) : "";
     const struct parallel mode = config_parallel(c);
     const char *parallel = parallel_ranks(&mode) > 1 ? config_text(c, KNOB_PARALLEL) : "";
-    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s%s%s%.24s", config_text(c, KNOB_PRECISION),
+    const char *exchange = config_choice(c, KNOB_EXCHANGE) ? config_text(c, KNOB_EXCHANGE) : "";
+    trait_append(out, TRAIT_PRODUCTS, "%s/%s/%.24s%s%s%s%s%s%.24s%s%s", config_text(c, KNOB_PRECISION),
                  config_text(c, KNOB_ACT), config_text(c, KNOB_ISA),
                  config_choice(c, KNOB_BATCH_INVARIANT) ? "/batch_invariant" : "",
                  config_choice(c, KNOB_ATTENTION) == ATTENTION_PLAIN ? "/plain" : "", *compile ? "/" : "",
-                 compile, *parallel ? "/" : "", parallel);
+                 compile, *parallel ? "/" : "", parallel, *exchange ? "/" : "", exchange);
     const bool placed = config_choice(c, KNOB_NUMA) != NUMA_OFF;
     trait_append(out, TRAIT_MEMORY, "%s/%s/%s%s%s", config_text(c, KNOB_HUGEPAGES),
                  config_text(c, KNOB_PREFETCH), config_text(c, KNOB_REPACK), placed ? "/" : "",

@@ -21,6 +21,7 @@ struct several {
     struct parallel mode;
     int ranks, sequences; /* sequences of one replica */
     const struct rank_links *links;
+    const struct format *exchange; /* in which activations travel */
     struct model_shape shape;
     bool apart; /* each rank has a machine of its own */
     /* One process with the threads of a rank, and with those of all ranks of a machine; without corrections.
@@ -36,12 +37,11 @@ static double tp_s(const struct several *x, double n)
     if (x->mode.tp == 1) return 0;
     for (int l = 0; l < s->layers; l++) {
         const struct layer_parts *p = &s->parts[l];
-        const double floats[] = { (double)s->heads * p->head_dim_v, (double)p->ff, (double)s->embd,
-                                  (double)s->embd };
-        for (size_t i = 0; i < COUNT_OF(floats); i++) {
-            const double bytes = floats[i] * n * sizeof(float);
-            sum += link_seconds(x->links, LINK_ALL_GATHER, bytes) + (n > 1 ? bytes / COPY_BYTES_S : 0);
-        }
+        const int64_t floats[] = { (int64_t)s->heads * p->head_dim_v, p->ff, s->embd, s->embd };
+        for (size_t i = 0; i < COUNT_OF(floats); i++)
+            sum += link_seconds(x->links, LINK_ALL_GATHER,
+                                n * (double)wire_row_bytes(x->exchange, floats[i])) +
+                   (n > 1 ? n * (double)floats[i] * sizeof(float) / COPY_BYTES_S : 0);
     }
     return sum + link_seconds(x->links, LINK_ALL_GATHER, n * x->mode.tp * sizeof(struct ranked));
 }
@@ -49,7 +49,7 @@ static double tp_s(const struct several *x, double n)
 /* One hidden state of n rows to the next stage. */
 static double send_s(const struct several *x, double n)
 {
-    return link_seconds(x->links, LINK_SEND, n * (double)x->shape.embd * sizeof(float));
+    return link_seconds(x->links, LINK_SEND, n * (double)wire_row_bytes(x->exchange, x->shape.embd));
 }
 
 /* Seconds of work without exchanges. Ranks on one machine cannot be faster together than one process with all
@@ -136,6 +136,7 @@ static enum err_code predict_alone(struct prediction *out, const struct several 
     alone.correction = NULL;
     config_unset(&single, KNOB_PARALLEL);
     config_unset(&single, KNOB_HOSTS);
+    config_unset(&single, KNOB_EXCHANGE);
     const enum err_code rc = config_resolve_int(&single, KNOB_THREADS,
                                                 all_ranks ? MIN(rank * ranks, cores) : rank, why);
     return rc ? rc : predict(out, g, &single, machine, ceilings, &alone, why);
@@ -145,7 +146,7 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
                             const struct machine *machine, const struct machine_ceilings *ceilings,
                             const struct predict_for *what, struct err *why)
 {
-    struct several x = { .mode = config_parallel(c) };
+    struct several x = { .mode = config_parallel(c), .exchange = config_exchange(c) };
     struct rank_links stored;
     const char *hosts = config_text(c, KNOB_HOSTS);
     x.apart = what->links || *hosts;

@@ -35,6 +35,7 @@ static bool is_searched(enum knob_id k)
     case KNOB_KEY_ENV:
     case KNOB_PARALLEL: /* of the user: --space parallel=... */
     case KNOB_HOSTS:
+    case KNOB_EXCHANGE:
     case KNOB_HANDICAP: return false;
     default: return true;
     }

@@ -43,6 +43,7 @@ enum knob_id {
     KNOB_ATTENTION,       /* flash plain: the enum attention_method */
     KNOB_PARALLEL,      /* "off", or how the model is divided among processes: "tp2.pp2" (struct parallel) */
     KNOB_HOSTS,         /* file of the machines on which these run; "": this one */
+    KNOB_EXCHANGE,      /* f32 bf16 q8_0: format of activations between them */
     KNOB_PREFETCH,      /* off willneed populate: the enum prefetch */
     KNOB_OVERSIZE,      /* off on: weights may exceed memory */
     KNOB_FORCE,         /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
@@ -99,6 +100,10 @@ enum err_code parallel_parse(struct parallel *out, const char *text, struct err 
 int parallel_ranks(const struct parallel *p); /* the product: number of processes */
 /* The canonical text. Returns buf. */
 const char *parallel_text(const struct parallel *p, char *buf, size_t size);
+
+/* ERR_USAGE unless training can be divided so: dpN only, N a power of 2 that divides the batches of a step,
+ * whose gradients are summed in pairs (engine/train/sums.h). */
+enum err_code parallel_check_training(const struct parallel *p, int64_t accumulate, struct err *why);
 
 /* How waiting requests are admitted, and what comes first in a step. */
 enum schedule {
@@ -274,6 +279,8 @@ int config_expert_layers(const struct config *c);
 struct parallel config_parallel(const struct config *c);
 /* Are weights copied out of the mapped file (hugepages=all, numa=local, interleave and replicate)? */
 bool config_copies_weights(const struct config *c);
+/* The format in which activations travel between processes. */
+const struct format *config_exchange(const struct config *c);
 /* Does the config rotate this cache (KNOB_CTK or KNOB_CTV), where the model's heads allow it? */
 bool config_rotates(const struct config *c, enum knob_id cache);
 

@@ -37,6 +37,7 @@ static const char *const OFF_ON[] = { "off", "on", NULL };
 static const char *const COMPILES[] = {
     [COMPILE_FUSED] = "fused", [COMPILE_OFF] = "off", [COMPILE_AUTOTUNE] = "autotune", NULL
 };
+static const char *const EXCHANGES[] = { "f32", "bf16", "q8_0", NULL }; /* names of formats */
 static const char *const PREFETCHES[] = {
     [PREFETCH_OFF] = "off", [PREFETCH_WILLNEED] = "willneed", [PREFETCH_POPULATE] = "populate", NULL
 };
@@ -280,17 +281,26 @@ const struct knob KNOBS[KNOB_COUNT] = {
     [KNOB_PARALLEL] = { .key = "parallel",
                         .kind = VALUE_TEXT,
                         .otherwise = "off",
-                        .matters_for = FOR_ALL,
+                        .matters_for = FOR_ALL | FOR_TRAIN,
                         .unit = "",
                         .help =
-                            "run the model with several processes: tpN = each has a part of all matrices, ppN = a part of the layers, dpN = a part of the sequences; products such as tp2.pp2" },
+                            "run the model with several processes: tpN = each has a part of all matrices, ppN = a part of the layers, dpN = a part of the sequences; products such as tp2.pp2; training: dpN only" },
     [KNOB_HOSTS] = { .key = "hosts",
                      .kind = VALUE_TEXT,
                      .otherwise = "",
-                     .matters_for = FOR_ALL,
+                     .matters_for = FOR_ALL | FOR_TRAIN,
                      .unit = "",
                      .help =
                          "file of the machines on which parallel= runs, one a line, this one first; default: this machine" },
+    [KNOB_EXCHANGE] = { .key = "exchange",
+                        .kind = VALUE_CHOICE,
+                        .choices = EXCHANGES,
+                        .otherwise = "f32",
+                        .changes_answers = true,
+                        .matters_for = FOR_ALL,
+                        .unit = "",
+                        .help =
+                            "format in which processes exchange activations (parallel= with tp or pp): bf16 halves the bytes, q8_0 quarters them" },
     [KNOB_PREFETCH] = { .key = "prefetch",
                         .kind = VALUE_CHOICE,
                         .choices = PREFETCHES,
@@ -404,7 +414,8 @@ const struct knob KNOBS[KNOB_COUNT] = {
                      .otherwise = "lru",
                      .matters_for = FOR_LOAD,
                      .unit = "",
-                     .help = "serving: which cached block gives its space away: lru = used longest ago, fifo = computed first, lifo = used last, leaf_lru = as lru but ends of texts first, priority = of the least important request" },
+                     .help =
+                         "serving: which cached block gives its space away: lru = used longest ago, fifo = computed first, lifo = used last, leaf_lru = as lru but ends of texts first, priority = of the least important request" },
     [KNOB_PREEMPT] = { .key = "preempt",
                        .kind = VALUE_CHOICE,
                        .choices = PREEMPT_NAMES,

@@ -2,8 +2,11 @@
 #include "engine/config/config_internal.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/kernels.h"
 
 enum { NUMBER_MOST = 64 };
 
@@ -67,10 +70,37 @@ struct parallel config_parallel(const struct config *c)
     return p;
 }
 
+const struct format *config_exchange(const struct config *c)
+{
+    return format_find(config_text(c, KNOB_EXCHANGE));
+}
+
+enum err_code parallel_check_training(const struct parallel *p, int64_t accumulate, struct err *why)
+{
+    char text[64];
+    if (p->tp * p->cp * p->pp > 1)
+        return err_set(why, ERR_USAGE,
+                       "parallel=%s: training divides the batches of a step among processes, each with the "
+                       "whole model: expected off or dpN",
+                       parallel_text(p, text, sizeof text));
+    if ((p->dp & (p->dp - 1)) || accumulate % p->dp)
+        return err_set(why, ERR_USAGE,
+                       "parallel=dp%d: each process needs the same number of a step's %" PRId64
+                       " batches (accumulate), and their gradients are summed in pairs: expected dpN with N "
+                       "a power of 2 that divides accumulate",
+                       p->dp, accumulate);
+    return ERR_OK;
+}
+
 enum err_code parallel_check(const struct config *c, struct err *why)
 {
     const struct parallel p = config_parallel(c);
     const bool hosts = *config_text(c, KNOB_HOSTS);
+    if (p.tp * p.pp == 1 && config_choice(c, KNOB_EXCHANGE))
+        return err_set(why, ERR_USAGE,
+                       "exchange=%s is the format of activations that processes exchange, and parallel=%s "
+                       "exchanges none: expected tpN or ppN, or exchange=f32",
+                       config_text(c, KNOB_EXCHANGE), config_text(c, KNOB_PARALLEL));
     if (parallel_ranks(&p) == 1)
         return hosts ? err_set(why, ERR_USAGE,
                                "hosts= names the machines for parallel=: add parallel=tp2, or leave it out")

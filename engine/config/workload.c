@@ -125,12 +125,17 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
 {
     const struct knob *stray = config_stray(c, workload_work(w));
     char line[WORKLOAD_LINE];
+    const struct parallel mode = config_parallel(c);
     if (!stray && workload_is_load(w) && config_choice(c, KNOB_KV_CACHE) != CACHE_PAGED)
         return err_set(
             why, ERR_USAGE,
             "kv_cache=%s: requests that come and go share the blocks of a paged KV cache; expected "
             "kv_cache=paged, or a workload such as pp512+tg128",
             config_text(c, KNOB_KV_CACHE));
+    const enum err_code rc = stray || !w->train
+                                 ? ERR_OK
+                                 : parallel_check_training(&mode, config_int(c, KNOB_ACCUMULATE), why);
+    if (rc) return rc;
     if (!stray) return engine_check_workload(c, w, why);
     workload_line(w, line, sizeof line);
     const char *value = config_text(c, (enum knob_id)(stray - KNOBS));
@@ -147,11 +152,11 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
     struct str keys = { 0 };
     for (int i = 0; i < KNOB_COUNT; i++)
         if (KNOBS[i].matters_for & FOR_TRAIN) str_printf(&keys, " %s", KNOBS[i].key);
-    enum err_code rc = err_set(
-        why, ERR_USAGE, "%s=%s does not matter for %s, which trains a model from scratch; keys that do:%s",
-        stray->key, value, line, str_text(&keys));
+    err_set(why, ERR_USAGE,
+            "%s=%s does not matter for %s, which trains a model from scratch; keys that do:%s", stray->key,
+            value, line, str_text(&keys));
     str_free(&keys);
-    return rc;
+    return ERR_USAGE;
 }
 
 int workload_ctx(const struct workload *w)

@@ -118,10 +118,11 @@ struct not_finite {
 /* What a rank that has a part of all matrices (tp) needs. */
 struct exchange {
     struct model_shape
-        *whole;     /* the model's sizes; m->shape has those of the part. NULL: nothing is divided */
-    int group;      /* of the ranks that have the other parts */
-    int64_t floats; /* in each of the next two */
-    float *send, *receive;
+        *whole;    /* the model's sizes; m->shape has those of the part. NULL: nothing is divided */
+    int group;     /* of the ranks that have the other parts */
+    int64_t bytes; /* in each of the next two */
+    char *send, *receive;
+    char *stage;         /* [WIRE_ROWS] rows of a hidden state for the next stage; NULL: they travel as f32 */
     float *ff;           /* [batch][whole ff] */
     struct bound output; /* the part of the output matrix, where that is the token embedding; else empty */
 };

@@ -94,11 +94,15 @@ enum err_code model_part_begin(struct model *m, struct err *why)
 {
     const struct part *p = &m->session.part;
     struct exchange *x = &m->exchange;
+    const struct exchange_sizes sizes = exchange_sizes(p, &m->shape, m->hyper.arch, m->session.batch,
+                                                       m->session.exchange);
+    if (sizes.stage && !(x->stage = malloc((size_t)sizes.stage)))
+        return err_set(why, ERR_NOMEM, "out of memory for exchanges between ranks");
     if (p->tp <= 1) return ERR_OK;
-    x->floats = exchange_piece_floats(&m->shape, m->hyper.arch, m->session.batch);
-    x->send = malloc((size_t)x->floats * sizeof(float));
-    x->receive = malloc((size_t)x->floats * sizeof(float));
-    x->ff = malloc((size_t)m->shape.ff * (size_t)m->session.batch * sizeof(float));
+    x->bytes = sizes.piece;
+    x->send = malloc((size_t)sizes.piece);
+    x->receive = malloc((size_t)sizes.piece);
+    x->ff = malloc((size_t)sizes.ff);
     x->whole = malloc(sizeof *x->whole);
     if (!x->send || !x->receive || !x->ff || !x->whole)
         return err_set(why, ERR_NOMEM, "out of memory for exchanges between ranks");
@@ -125,6 +129,7 @@ void model_part_free(struct model *m)
 {
     free(m->exchange.send);
     free(m->exchange.receive);
+    free(m->exchange.stage);
     free(m->exchange.ff);
     free(m->exchange.whole);
 }
@@ -138,35 +143,44 @@ struct columns {
     int64_t mine_stride;
     float *to;
     int64_t to_stride;
+    const struct format *format; /* in which they travel; own columns are rounded as well, so that all ranks
+                                    have the same numbers */
     int64_t cut[RANKS_MAX + 1];
 };
+
+/* Bytes of a row of rank r's columns. */
+static int64_t columns_bytes(const struct columns *c, int r)
+{
+    return wire_row_bytes(c->format, c->cut[r + 1] - c->cut[r]);
+}
 
 /* At most as many rows as the buffers hold. */
 static void exchange_piece(struct model *m, const struct columns *c, int row, int n)
 {
     const struct part *p = &m->session.part;
     struct exchange *x = &m->exchange;
-    const int64_t own = c->cut[p->tp_rank + 1] - c->cut[p->tp_rank];
-    const float *send = n == 1 ? c->mine + row * c->mine_stride : x->send;
-    int bytes[RANKS_MAX], at[RANKS_MAX];
-    for (int i = 0; i < n && n > 1; i++)
-        memcpy(x->send + i * own, c->mine + (row + i) * c->mine_stride, (size_t)own * sizeof(float));
+    const int64_t own = c->cut[p->tp_rank + 1] - c->cut[p->tp_rank], own_bytes = columns_bytes(c, p->tp_rank);
+    const bool in_place = n == 1 && c->format == &FORMATS[FORMAT_F32];
+    const void *send = in_place ? (const void *)(c->mine + row * c->mine_stride) : x->send;
+    int bytes[RANKS_MAX], at[RANKS_MAX], sum = 0;
+    for (int i = 0; i < n && !in_place; i++)
+        wire_pack(c->format, c->mine + (row + i) * c->mine_stride, own, x->send + i * own_bytes);
     for (int r = 0; r < p->tp; r++) {
-        at[r] = (int)(n * c->cut[r] * (int64_t)sizeof(float));
-        bytes[r] = (int)(n * (c->cut[r + 1] - c->cut[r]) * (int64_t)sizeof(float));
+        at[r] = sum;
+        sum += bytes[r] = (int)(n * columns_bytes(c, r));
     }
     rank_all_gather(m->rank, x->group, send, bytes[p->tp_rank], x->receive, bytes, at);
-    for (int r = 0; r < p->tp; r++) {
-        const int64_t width = c->cut[r + 1] - c->cut[r];
+    for (int r = 0; r < p->tp; r++)
         for (int i = 0; i < n; i++)
-            memcpy(c->to + (row + i) * c->to_stride + c->cut[r], x->receive + n * c->cut[r] + i * width,
-                   (size_t)width * sizeof(float));
-    }
+            wire_unpack(c->format, x->receive + at[r] + i * columns_bytes(c, r), c->cut[r + 1] - c->cut[r],
+                        c->to + (row + i) * c->to_stride + c->cut[r]);
 }
 
 static void exchange_columns(struct model *m, const struct columns *c, int n)
 {
-    const int64_t width = c->cut[m->session.part.tp], step = MAX(m->exchange.floats / MAX(width, 1), 1);
+    int64_t row_bytes = 0;
+    for (int r = 0; r < m->session.part.tp; r++) row_bytes += columns_bytes(c, r);
+    const int64_t step = MAX(m->exchange.bytes / MAX(row_bytes, 1), 1);
     for (int64_t row = 0; row < n; row += step) exchange_piece(m, c, (int)row, (int)MIN(step, n - row));
 }
 
@@ -180,7 +194,7 @@ void pass_exchange_stream(const struct pass *p, float *x)
 {
     const int64_t embd = p->m->shape.embd;
     const int tp = p->m->session.part.tp;
-    struct columns c = { x + pass_stream_offset(p), embd, x, embd, { 0 } };
+    struct columns c = { x + pass_stream_offset(p), embd, x, embd, p->m->session.exchange, { 0 } };
     for (int i = 0; i <= tp; i++) c.cut[i] = split_cut(embd, SPLIT_ROWS, tp, i);
     exchange_columns(p->m, &c, p->n);
 }
@@ -189,7 +203,7 @@ void pass_exchange_attention(const struct pass *p, const struct layer *l)
 {
     const int64_t stride = p->m->widths.attn;
     const int tp = p->m->session.part.tp;
-    struct columns c = { p->b.attn, stride, p->b.attn, stride, { 0 } };
+    struct columns c = { p->b.attn, stride, p->b.attn, stride, p->m->session.exchange, { 0 } };
     for (int i = 0; i <= tp; i++)
         c.cut[i] = split_attention_cut(tp, i, p->m->exchange.whole, (int)(l - p->m->layers));
     exchange_columns(p->m, &c, p->n);
@@ -200,7 +214,7 @@ int64_t pass_exchange_ff(const struct pass *p, const struct layer *l, const floa
     const struct exchange *e = &p->m->exchange;
     const int layer = (int)(l - p->m->layers), tp = p->m->session.part.tp;
     const int64_t width = e->whole->parts[layer].ff;
-    struct columns c = { x, stride, e->ff, width, { 0 } };
+    struct columns c = { x, stride, e->ff, width, p->m->session.exchange, { 0 } };
     for (int i = 0; i <= tp; i++) c.cut[i] = split_ff_cut(tp, i, e->whole, layer);
     exchange_columns(p->m, &c, p->n);
     return width;
@@ -211,7 +225,8 @@ void pass_exchange_logits(const struct pass *p, int n)
     struct model *m = p->m;
     const int64_t vocab = m->shape.vocab;
     const struct part *part = &m->session.part;
-    struct columns c = { p->b.logits, 0, m->logits + m->logits_count * vocab, vocab, { 0 } };
+    struct columns c = { p->b.logits,          0,    m->logits + m->logits_count * vocab, vocab,
+                         &FORMATS[FORMAT_F32], { 0 } };
     for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(vocab, SPLIT_ROWS, part->tp, i);
     c.mine_stride = c.cut[part->tp_rank + 1] - c.cut[part->tp_rank];
     exchange_columns(m, &c, n);
@@ -223,11 +238,44 @@ static size_t row_bytes(const struct pass *p, int64_t width)
     return (size_t)p->n * (size_t)width * sizeof(float);
 }
 
+/* The hidden states of all rows, in the format of exchanges. The second embedding always travels as f32. */
+static void send_hidden(const struct pass *p, int to)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd, bytes = wire_row_bytes(m->session.exchange, embd);
+    if (!m->exchange.stage) {
+        rank_send(m->rank, to, p->b.x, row_bytes(p, embd));
+        return;
+    }
+    for (int row = 0; row < p->n; row += WIRE_ROWS) {
+        const int n = MIN((int)WIRE_ROWS, p->n - row);
+        for (int i = 0; i < n; i++)
+            wire_pack(m->session.exchange, p->b.x + (row + i) * embd, embd, m->exchange.stage + i * bytes);
+        rank_send(m->rank, to, m->exchange.stage, (size_t)(n * bytes));
+    }
+}
+
+static void receive_hidden(const struct pass *p, int from)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd, bytes = wire_row_bytes(m->session.exchange, embd);
+    if (!m->exchange.stage) {
+        rank_receive(m->rank, from, p->b.x, row_bytes(p, embd));
+        return;
+    }
+    for (int row = 0; row < p->n; row += WIRE_ROWS) {
+        const int n = MIN((int)WIRE_ROWS, p->n - row);
+        rank_receive(m->rank, from, m->exchange.stage, (size_t)(n * bytes));
+        for (int i = 0; i < n; i++)
+            wire_unpack(m->session.exchange, m->exchange.stage + i * bytes, embd, p->b.x + (row + i) * embd);
+    }
+}
+
 void pass_receive(const struct pass *p)
 {
     const struct part *part = &p->m->session.part;
     const int from = part_rank(part, part->replica, part->stage - 1, part->tp_rank);
-    rank_receive(p->m->rank, from, p->b.x, row_bytes(p, p->m->shape.embd));
+    receive_hidden(p, from);
     if (p->m->widths.inputs) rank_receive(p->m->rank, from, p->b.inputs, row_bytes(p, p->m->widths.inputs));
 }
 
@@ -235,7 +283,7 @@ void pass_send(const struct pass *p)
 {
     const struct part *part = &p->m->session.part;
     const int to = part_rank(part, part->replica, part->stage + 1, part->tp_rank);
-    rank_send(p->m->rank, to, p->b.x, row_bytes(p, p->m->shape.embd));
+    send_hidden(p, to);
     if (p->m->widths.inputs) rank_send(p->m->rank, to, p->b.inputs, row_bytes(p, p->m->widths.inputs));
 }
 

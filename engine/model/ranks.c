@@ -5,15 +5,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model_internal.h"
 #include "engine/parallel/parallel.h"
 #include "engine/plan/plan.h"
-
-enum { SMALL_FILE = 64 << 10 };
 
 /* ---------------------------------------------------------------- the leader: open */
 
@@ -153,9 +150,7 @@ enum err_code model_ranks_copy_block(struct model *m, int32_t from, int32_t to, 
 
 enum err_code model_ranks_usage(struct model *m, struct rank_usage *out, struct err *why)
 {
-    const struct rank_bytes answer = { out, (size_t)model_ranks(m) * sizeof *out };
-    const enum err_code rc = ranks_send(m->ranks, RANK_OP_USAGE, NULL, 0, why);
-    return rc ? rc : ranks_receive_into(m->ranks, &answer, 1, why);
+    return ranks_usage(m->ranks, out, why);
 }
 
 /* ---------------------------------------------------------------- a rank */
@@ -292,42 +287,6 @@ static void execute_forward(struct model *m, struct rank *r, const struct rank_c
     free(w.best);
 }
 
-/* A line "VmHWM: 123 kB" of /proc/self/status in bytes; -1: unknown. */
-static int64_t status_bytes(const char *text, const char *field)
-{
-    const char *at = text ? strstr(text, field) : NULL;
-    return at ? strtoll(at + strlen(field), NULL, 10) * 1024 : -1;
-}
-
-static struct rank_usage usage_of(const struct model *m, const struct rank *r)
-{
-    struct rank_usage u = { .plan_bytes = m ? m->plan.total : 0, .start_rss_bytes = rank_start_bytes(r) };
-    struct rusage used;
-    char *status = NULL;
-    rank_exchanged(r, &u.exchange_s, &u.exchanged_bytes);
-    if (!getrusage(RUSAGE_SELF, &used))
-        u.cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                  (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
-    if (file_read(&status, NULL, "/proc/self/status", SMALL_FILE, NULL)) status = NULL;
-    u.peak_rss_bytes = status_bytes(status, "VmHWM:");
-    u.rss_bytes = status_bytes(status, "VmRSS:");
-    free(status);
-    return u;
-}
-
-static void execute_usage(const struct model *m, struct rank *r)
-{
-    struct rank_usage mine = usage_of(m, r), all[RANKS_MAX];
-    int bytes[RANKS_MAX], at[RANKS_MAX];
-    const int ranks = rank_place(r)->size;
-    for (int i = 0; i < ranks; i++) {
-        bytes[i] = (int)sizeof mine;
-        at[i] = i * bytes[i];
-    }
-    rank_module(r)->gather(0, 0, &mine, (int)sizeof mine, all, bytes, at);
-    rank_answer(r, NULL, &(struct rank_bytes){ all, (size_t)ranks * sizeof *all }, 1);
-}
-
 /* Number i of a payload of int32_t. */
 static int32_t number(const struct rank_command *c, int i)
 {
@@ -370,8 +329,13 @@ void model_rank_execute(struct model **m, struct rank *r, const struct rank_comm
         rc = model_copy_block(*m, number(c, 0), number(c, 1), &why);
         rank_answer(r, failed(rc, &why), NULL, 0);
         break;
-    case RANK_OP_USAGE: execute_usage(*m, r); break;
+    case RANK_OP_USAGE: rank_answer_usage(r, *m ? (*m)->plan.total : 0); break;
     case RANK_OP_MEASURE:
-    case RANK_OP_CLOSE: break;
+    case RANK_OP_CLOSE:
+    case RANK_OP_TRAIN_OPEN:
+    case RANK_OP_TRAIN_LOAD:
+    case RANK_OP_TRAIN_STEP:
+    case RANK_OP_TRAIN_SAVE:
+    case RANK_OP_TRAIN_CLOSE: break;
     }
 }

@@ -30,6 +30,12 @@ enum rank_op {
     RANK_OP_ASSIGN,   /* int32_t sequence, length, count, then blocks; no answer */
     RANK_OP_COPY,     /* int32_t from, to: blocks of the KV cache; answer: nothing */
     RANK_OP_USAGE,    /* answer: struct rank_usage [ranks] */
+    /* Training (engine/train/train_ranks.h): */
+    RANK_OP_TRAIN_OPEN,  /* struct train_order; answer: struct train_ranks_info */
+    RANK_OP_TRAIN_LOAD,  /* struct train_piece, then numbers of weights or running means; no answer */
+    RANK_OP_TRAIN_STEP,  /* struct learner_step, then tokens and targets; answer: struct learner_result */
+    RANK_OP_TRAIN_SAVE,  /* answer: weights, then both running means */
+    RANK_OP_TRAIN_CLOSE, /* answer: nothing */
 };
 
 /* Of RANK_OP_FORWARD. */
@@ -68,7 +74,7 @@ struct rank_bytes {
     void *data;
     size_t n;
 };
-/* Send a command that has no answer. Errors: as ranks_call. */
+/* Send a command that has no answer. Errors: as ranks_receive. */
 enum err_code ranks_send(struct ranks *r, enum rank_op op, const struct rank_bytes *payload, int count,
                          struct err *why);
 /* Wait for the answer to the command that was sent last, and append it to *answer. Errors: the ranks' own, of
@@ -79,6 +85,8 @@ enum err_code ranks_receive(struct ranks *r, struct str *answer, struct err *why
 enum err_code ranks_receive_into(struct ranks *r, const struct rank_bytes *answer, int count,
                                  struct err *why);
 int ranks_count(const struct ranks *r);
+/* What each of them used so far: out[ranks_count]. Errors as ranks_receive. */
+enum err_code ranks_usage(struct ranks *r, struct rank_usage *out, struct err *why);
 
 /* Can ranks be started here? ERR_ABSENT, with what is missing. */
 enum err_code ranks_possible(struct err *why);
@@ -108,6 +116,10 @@ bool rank_next(struct rank *r, struct rank_command *out);
 /* Answer a command; all ranks call it. failed NULL: it worked here; the leader gets the error of the lowest
  * rank that has one, else rank 0's payload. */
 void rank_answer(struct rank *r, const struct err *failed, const struct rank_bytes *payload, int count);
+
+/* Answer RANK_OP_USAGE with what each rank used; all ranks call it. plan_bytes: planned memory of this one.
+ */
+void rank_answer_usage(struct rank *r, int64_t plan_bytes);
 
 /* The parts of the ranks of a group, one after the other: all = parts[bytes[i]] at at[i]. Counts the time. */
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,

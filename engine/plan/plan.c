@@ -116,6 +116,7 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
     out->backend.repack = config_choice(c, KNOB_REPACK) != 0;
     out->backend.batch_invariant = config_choice(c, KNOB_BATCH_INVARIANT) != 0;
     out->backend.compile = (enum compile)config_choice(c, KNOB_COMPILE);
+    out->exchange = config_exchange(c);
     out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
     out->backend.attention = (enum attention_method)config_choice(c, KNOB_ATTENTION);
@@ -342,8 +343,8 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     p->weights = weights.host + weights.device;
     p->kv = session_cache_bytes(e, s, 0, s->layers);
     p->state = session_state_bytes(e, s);
-    p->compute = activations * (host_runs + (n > 0)) + output + logits + lists +
-                 exchange_bytes(&e->part, s, h->arch, e->batch);
+    const struct exchange_sizes exchange = exchange_sizes(&e->part, s, h->arch, e->batch, e->exchange);
+    p->compute = activations * (host_runs + (n > 0)) + output + logits + lists + exchange_bytes(&exchange);
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->state + p->compute + p->scratch;
     p->device = n ? weights.device + session_cache_bytes(e, s, 0, n) + activations + (host ? 0 : output) +

@@ -176,8 +176,9 @@ struct model_session {
     int expert_layers;  /* the experts of the first so many of them run there, too; EXPERTS_THAT_FIT: the plan
                            decides */
     int ctx, sequences;
-    int batch;        /* largest number of rows of a pass; CACHE_OFF: at least ctx */
-    struct part part; /* of the model that this process runs; zeroed: all of it */
+    int batch;                     /* largest number of rows of a pass; CACHE_OFF: at least ctx */
+    struct part part;              /* of the model that this process runs; zeroed: all of it */
+    const struct format *exchange; /* of activations between processes */
     enum cache_layout cache;
     int blocks; /* of the KV cache; 0: enough for all sequences with full contexts */
     const struct format *k_format, *v_format;

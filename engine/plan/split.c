@@ -1,6 +1,9 @@
 /* Divides a model among processes. */
 #include "engine/plan/split.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "engine/plan/plan.h"
 
 struct part part_of(const struct parallel *mode, int rank, int layers)
@@ -203,16 +206,80 @@ int64_t split_row_count(const struct part *p, const struct arch *a, const struct
 
 /* ---------------------------------------------------------------- exchanges */
 
-enum { PIECE_FLOATS = 1 << 18 };
+enum { PIECE_FLOATS = 1 << 18, WIRE_BLOCK_MAX = 32 };
 
-int64_t exchange_piece_floats(const struct model_shape *s, const struct arch *a, int batch)
+int64_t wire_row_bytes(const struct format *f, int64_t cols)
 {
-    const int64_t widest = MAX(MAX(arch_dim(DIM_ATTN, a, s), s->ff), MAX(s->embd, s->vocab));
-    return MAX(widest, MIN((int64_t)PIECE_FLOATS, widest * batch)); /* at least one row */
+    const int64_t block = f->block_weights;
+    return format_row_bytes(f, (cols + block - 1) / block * block);
 }
 
-int64_t exchange_bytes(const struct part *p, const struct model_shape *s, const struct arch *a, int batch)
+static bool all_finite(const float *x, int64_t n)
 {
-    if (p->tp <= 1) return 0;
-    return 2 * vector_bytes(exchange_piece_floats(s, a, batch)) + vector_bytes(s->ff * batch);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+/* Encoders of blocks may lose a NaN: a scale of NaN makes the whole block NaN. */
+static void spoil_blocks(const struct format *f, const float *x, int64_t cols, char *out)
+{
+    const uint16_t nan = f16_from_f32(NAN); /* a block of q8_0 begins with its scale */
+    for (int64_t at = 0; at < cols; at += f->block_weights, out += f->block_bytes)
+        if (!all_finite(x + at, MIN((int64_t)f->block_weights, cols - at))) memcpy(out, &nan, sizeof nan);
+}
+
+void wire_pack(const struct format *f, const float *x, int64_t cols, void *out)
+{
+    const int64_t block = f->block_weights, whole = cols / block * block;
+    if (f == &FORMATS[FORMAT_F32]) {
+        memcpy(out, x, (size_t)cols * sizeof *x);
+        return;
+    }
+    if (whole) format_encode_rows(f, x, out, 1, whole);
+    if (whole < cols) {
+        float last[WIRE_BLOCK_MAX] = { 0 };
+        memcpy(last, x + whole, (size_t)(cols - whole) * sizeof *x);
+        format_encode_rows(f, last, (char *)out + format_row_bytes(f, whole), 1, block);
+    }
+    if (block > 1 && !all_finite(x, cols)) spoil_blocks(f, x, cols, out);
+}
+
+void wire_unpack(const struct format *f, const void *in, int64_t cols, float *x)
+{
+    const int64_t block = f->block_weights, whole = cols / block * block;
+    if (f == &FORMATS[FORMAT_F32]) {
+        memcpy(x, in, (size_t)cols * sizeof *x);
+        return;
+    }
+    if (whole) format_decode_rows(f, in, x, 1, whole);
+    if (whole < cols) {
+        float last[WIRE_BLOCK_MAX];
+        format_decode_rows(f, (const char *)in + format_row_bytes(f, whole), last, 1, block);
+        memcpy(x + whole, last, (size_t)(cols - whole) * sizeof *x);
+    }
+}
+
+struct exchange_sizes exchange_sizes(const struct part *p, const struct model_shape *s, const struct arch *a,
+                                     int batch, const struct format *f)
+{
+    struct exchange_sizes z = { 0 };
+    const bool plain = f == &FORMATS[FORMAT_F32];
+    if (p->tp > 1) {
+        const int64_t widest = MAX(MAX(arch_dim(DIM_ATTN, a, s), s->ff), MAX(s->embd, s->vocab));
+        const int64_t floats = MAX(widest, MIN((int64_t)PIECE_FLOATS, widest * batch)); /* at least one row */
+        /* each part of a row may end with a block that is not full */
+        z.piece = floats * (int64_t)sizeof(float) + (plain ? 0 : p->tp * (int64_t)f->block_bytes);
+        z.ff = s->ff * batch * (int64_t)sizeof(float);
+    }
+    if (p->pp > 1 && !plain) z.stage = MIN(WIRE_ROWS, batch) * wire_row_bytes(f, s->embd);
+    return z;
+}
+
+int64_t exchange_bytes(const struct exchange_sizes *z)
+{
+    const int64_t floats[] = { z->piece, z->piece, z->ff, z->stage };
+    int64_t sum = 0;
+    for (size_t i = 0; i < COUNT_OF(floats); i++) sum += vector_bytes((floats[i] + 3) / 4);
+    return sum;
 }

@@ -84,9 +84,22 @@ int64_t split_row_count(const struct part *p, const struct arch *a, const struct
 int64_t split_attention_cut(int tp, int i, const struct model_shape *s, int layer);
 int64_t split_ff_cut(int tp, int i, const struct model_shape *s, int layer);
 
-/* Bytes of the buffers for exchanges of a process: a piece that is sent, one that is received, and the rows
- * of a whole feed-forward. 0: nothing is divided by tp. */
-int64_t exchange_piece_floats(const struct model_shape *s, const struct arch *a, int batch);
-int64_t exchange_bytes(const struct part *p, const struct model_shape *s, const struct arch *a, int batch);
+/* Bytes of one row of `cols` numbers in format f as it travels. Its last block is filled up with zeros. */
+int64_t wire_row_bytes(const struct format *f, int64_t cols);
+/* Encode a row for travelling, and decode it. A block with a value that is no finite number becomes NaN, so
+ * that it is found behind the exchange as well. */
+void wire_pack(const struct format *f, const float *x, int64_t cols, void *out);
+void wire_unpack(const struct format *f, const void *in, int64_t cols, float *x);
+
+/* Bytes of the buffers for exchanges of a process, whose activations travel as f: with tp a piece that is
+ * sent, one that is received, and the rows of a whole feed-forward; with pp rows to be sent or received. */
+enum { WIRE_ROWS = 64 }; /* of a hidden state, at a time */
+struct exchange_sizes {
+    int64_t piece; /* each of two; 0: nothing is divided by tp */
+    int64_t ff, stage;
+};
+struct exchange_sizes exchange_sizes(const struct part *p, const struct model_shape *s, const struct arch *a,
+                                     int batch, const struct format *f);
+int64_t exchange_bytes(const struct exchange_sizes *z); /* their sum, as allocated */
 
 #endif

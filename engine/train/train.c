@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "engine/train/train_ranks.h"
 #include "engine/train/trainer.h"
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
@@ -44,6 +45,7 @@ struct train_options train_defaults(void)
         .exam_stories = 1000,
         .format = &FORMATS[FORMAT_F16],
         .name = "qdyno stories",
+        .ranks = 1,
         .threads = 1,
     };
 }
@@ -76,6 +78,30 @@ static int64_t count_targets(const int32_t *targets, int64_t n)
     return count;
 }
 
+static bool trim_follows(const struct trainer *t, int64_t step)
+{
+    return t->o->trim_every && step % t->o->trim_every == 0;
+}
+
+/* Compute a step here or in the ranks. p->loss becomes the sum over targets. */
+static enum err_code trainer_compute(struct trainer *t, const struct learner_step *step,
+                                     const struct train_rows *rows, struct train_progress *p, struct err *why)
+{
+    const struct learner_rows r = { .tokens = rows->tokens, .targets = rows->targets };
+    struct learner_result result;
+    enum err_code rc = ERR_OK;
+    if (t->ranks)
+        rc = train_ranks_step(t->ranks, step, &r, &result, why);
+    else {
+        result.loss = learner_gradients(&t->learner, step, &r);
+        result.length = learner_update(&t->learner, step);
+    }
+    if (rc) return rc;
+    p->loss = result.loss;
+    p->length = result.length;
+    return ERR_OK;
+}
+
 enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train_progress *p, struct err *why)
 {
     const struct train_options *o = t->o;
@@ -86,21 +112,16 @@ enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train
                               r->targets + i * ctx, why);
     if (rc) return rc;
     const int64_t targets = count_targets(r->targets, rows * ctx);
-    double sum = 0;
-    memset(network_gradients(t->network), 0, (size_t)network_params(t->network) * sizeof(float));
-    for (int64_t i = 0; i < rows; i += o->batch)
-        sum += network_backward(t->network, r->tokens + i * ctx, r->targets + i * ctx,
-                                t->scale.scale / (float)targets);
-    p->loss = sum / (double)targets;
-    p->rate = learning_rate(o->adam.rate, t->step, o->steps, o->warmup);
-    p->length = adam_step(&(struct adam_step){ .o = &o->adam,
-                                               .network = t->network,
-                                               .muon = t->muon,
-                                               .m = t->m,
-                                               .v = t->v,
-                                               .t = t->updates + 1,
-                                               .rate = p->rate,
-                                               .scale = (double)t->scale.scale });
+    const struct learner_step step = { .t = t->updates + 1,
+                                       .rate = learning_rate(o->adam.rate, t->step, o->steps, o->warmup),
+                                       .scale = t->scale.scale,
+                                       .by = t->scale.scale / (float)targets,
+                                       .trim = trim_follows(t, t->step + 1),
+                                       .positions = rows * ctx };
+    rc = trainer_compute(t, &step, r, p, why);
+    if (rc) return rc;
+    p->loss /= (double)targets;
+    p->rate = step.rate;
     const bool finite = isfinite(p->length);
     if (!finite && (o->amp != AMP_FP16 || t->scale.scale <= 1))
         return err_set(why, ERR_FORMAT,
@@ -114,11 +135,9 @@ enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train
     return ERR_OK;
 }
 
-void trainer_trim(struct trainer *t)
+void trainer_trim(const struct trainer *t)
 {
-    if (!t->o->trim_every || t->step % t->o->trim_every) return;
-    network_trim(t->network);
-    malloc_trim(0);
+    if (trim_follows(t, t->step)) malloc_trim(0);
 }
 
 /* Loss on whole held-out stories, and its lower bound, the stories' entropy under the grammar. */
@@ -136,7 +155,7 @@ static enum err_code trainer_evaluate(struct trainer *t, struct train_report *ou
             targets += e.counted;
             floor_nats += e.floor_nats;
         }
-        if (!rc) sum += network_forward(t->network, r.tokens, r.targets);
+        if (!rc) sum += network_forward(t->learner.network, r.tokens, r.targets);
     }
     train_rows_close(&r);
     if (!rc && targets) {
@@ -207,10 +226,10 @@ static enum err_code trainer_fill_report(struct trainer *t, struct train_report 
     memcpy(out->losses, t->losses, (size_t)o->steps * sizeof *out->losses);
     out->steps = t->step;
     out->skipped = t->skipped;
-    out->params = network_params(t->network);
+    out->params = network_params(t->learner.network);
     out->tokens = t->step * o->batch * o->accumulate * o->shape.ctx;
     out->loss = trainer_last_loss(t);
-    out->memory = network_memory(t->network);
+    out->memory = network_memory(t->learner.network);
     out->peak_bytes = peak_bytes();
     return trainer_evaluate(t, out, why);
 }
@@ -236,11 +255,11 @@ static enum err_code train_options_check(const struct train_options *o, struct e
             a->rate, a->weight_decay, a->clip);
     if (o->format != &FORMATS[FORMAT_F16] && o->format != &FORMATS[FORMAT_F32])
         return err_set(why, ERR_USAGE, "a model is written as f16 or f32; quantize it afterwards for others");
-    return ERR_OK;
+    return parallel_check_training(&(struct parallel){ 1, 1, 1, o->ranks }, o->accumulate, why);
 }
 
-/* Text of all options that determine the resulting model. Threads, saving, activation checkpoints and
- * trimming do not. */
+/* Text of all options that determine the resulting model. Threads, processes, saving, activation checkpoints
+ * and trimming do not. */
 static char *train_options_identity(const struct train_options *o)
 {
     const struct network_shape *s = &o->shape;
@@ -254,35 +273,34 @@ static char *train_options_identity(const struct train_options *o)
     str_printf(&text, " rate=%g decay=%g clip=%g stories=%" PRId64, o->adam.rate, o->adam.weight_decay,
                o->adam.clip, o->vocabulary_stories);
     if (o->optimizer) str_printf(&text, " optimizer=%s", OPTIMIZER_NAMES[o->optimizer]);
+    if (o->accumulate > 1) str_append(&text, " sums=tree"); /* until 0.1 they were added one after another */
     return str_take(&text);
+}
+
+struct learner_options trainer_learner_options(const struct train_options *o)
+{
+    return (struct learner_options){ .network = { .shape = o->shape,
+                                                  .amp = o->amp,
+                                                  .batch = o->batch,
+                                                  .checkpoint_every = o->checkpoint_every,
+                                                  .threads = o->threads,
+                                                  .isa = o->isa },
+                                     .adam = o->adam,
+                                     .optimizer = o->optimizer,
+                                     .passes = o->accumulate };
 }
 
 enum err_code trainer_open_network(struct trainer *t, struct err *why)
 {
-    const struct train_options *o = t->o;
-    const struct network_options network = { .shape = o->shape,
-                                             .amp = o->amp,
-                                             .batch = o->batch,
-                                             .checkpoint_every = o->checkpoint_every,
-                                             .threads = o->threads,
-                                             .isa = o->isa };
-    enum err_code rc = network_open(&t->network, &network, why);
-    if (rc) return rc;
-    t->m = calloc((size_t)network_params(t->network), sizeof *t->m);
-    t->v = calloc((size_t)network_params(t->network), sizeof *t->v);
-    if (!t->m || !t->v) return err_set(why, ERR_NOMEM, "out of memory for training");
-    return o->optimizer == OPTIMIZER_MUON ? muon_open(&t->muon, t->network, why) : ERR_OK;
+    struct learner_options o = trainer_learner_options(t->o);
+    if (!o.network.threads) o.network.threads = threadpool_default_threads();
+    if (t->o->ranks > 1) o.passes = 1; /* the ranks sum the gradients */
+    return learner_open(&t->learner, &o, why);
 }
 
 void trainer_close_network(struct trainer *t)
 {
-    muon_close(t->muon);
-    network_close(t->network);
-    free(t->m);
-    free(t->v);
-    t->muon = NULL;
-    t->network = NULL;
-    t->m = t->v = NULL;
+    learner_close(&t->learner);
 }
 
 enum err_code trainer_open(struct trainer *t, const char *path, const struct train_options *o,
@@ -313,6 +331,7 @@ enum err_code trainer_open(struct trainer *t, const char *path, const struct tra
 
 void trainer_close(struct trainer *t)
 {
+    ranks_stop(t->ranks);
     trainer_close_network(t);
     tokenizer_close(t->tokenizer);
     gguf_close(t->gguf);
@@ -341,6 +360,20 @@ static enum err_code trainer_measure_tokens(const struct trainer *t, struct trai
     return rc;
 }
 
+/* Start ranks with the state of this process, unless no step is left. */
+static enum err_code trainer_start_ranks(struct trainer *t, struct err *why)
+{
+    const struct train_options *o = t->o;
+    const struct ranks_options options = { .count = o->ranks, .hosts = o->hosts, .log = o->log };
+    const struct learner_options learner = trainer_learner_options(o);
+    struct train_ranks_info info;
+    if (t->step == o->steps) return ERR_OK;
+    enum err_code rc = ranks_start(&t->ranks, &options, why);
+    if (!rc) rc = train_ranks_open(t->ranks, &learner, o->seed, &info, why);
+    if (!rc && t->step) rc = train_ranks_load(t->ranks, &t->learner, why);
+    return rc;
+}
+
 enum err_code train_run(const char *path, const struct train_options *o, struct train_report *out,
                         struct err *why)
 {
@@ -350,7 +383,8 @@ enum err_code train_run(const char *path, const struct train_options *o, struct 
     };
     enum err_code rc = trainer_open(&t, path, o, why);
     if (!rc) rc = trainer_load(&t, &out->resumed, why);
-    if (!rc && !out->resumed) rc = network_randomize(t.network, o->seed, why);
+    if (!rc && !out->resumed) rc = network_randomize(t.learner.network, o->seed, why);
+    if (!rc && o->ranks > 1) rc = trainer_start_ranks(&t, why);
     if (!rc) rc = trainer_measure_tokens(&t, out, why);
     if (!rc) rc = trainer_run_steps(&t, out, why);
     if (!rc) rc = trainer_fill_report(&t, out, why);

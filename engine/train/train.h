@@ -1,9 +1,9 @@
 /* engine/train/train.h - public header of engine/train: trains a small model from scratch on this machine.
  *
  * Training generates stories (corpus.h), learns a vocabulary from them, and writes a GGUF model. The same
- * options give the same model for any number of threads (on other instruction sets kernels round
- * differently). The state of a run is saved as PATH.train beside the model and replaced atomically, so a
- * stopped or killed run can be continued. */
+ * options give the same model for any number of threads and processes (on other instruction sets kernels
+ * round differently). The state of a run is saved as PATH.train beside the model and replaced atomically, so
+ * a stopped or killed run can be continued. */
 #ifndef QDYNO_ENGINE_TRAIN_H
 #define QDYNO_ENGINE_TRAIN_H
 
@@ -11,6 +11,7 @@
 #include "engine/train/corpus.h"
 #include "engine/train/network.h"
 #include "engine/train/recover.h"
+#include "engine/train/train_ranks.h"
 #include "engine/train/trial.h"
 
 struct train_progress {
@@ -35,7 +36,10 @@ struct train_options {
     int64_t vocabulary_stories, exam_stories;
     const struct format *format; /* of the model's matrices: f16 or f32 */
     const char *name;            /* general.name */
-    int threads;
+    int ranks;             /* processes that compute the steps; 1: this one. See parallel_check_training */
+    const char *hosts;     /* file of machines for them; NULL: this machine */
+    const struct log *log; /* may be NULL */
+    int threads;           /* of each process; 0, with ranks: each one's part of the cores */
     uint32_t isa;
     bool (*progress)(void *ctx, const struct train_progress *p); /* may be NULL; false: save and stop */
     void *ctx;

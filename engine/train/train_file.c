@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/train/train_ranks.h"
 #include "engine/train/trainer.h"
 #include "engine/train/vocabulary.h"
 #include "engine/text/text.h"
@@ -71,10 +72,10 @@ enum { VECTORS = 4 };
 /* The vectors that PATH.train stores. */
 static void state_vectors(const struct trainer *t, struct state_vector v[VECTORS])
 {
-    const int64_t n = network_params(t->network);
-    v[0] = (struct state_vector){ "train.weights", network_weights(t->network), n };
-    v[1] = (struct state_vector){ "train.m", t->m, n };
-    v[2] = (struct state_vector){ "train.v", t->v, n };
+    const int64_t n = network_params(t->learner.network);
+    v[0] = (struct state_vector){ "train.weights", network_weights(t->learner.network), n };
+    v[1] = (struct state_vector){ "train.m", t->learner.m, n };
+    v[2] = (struct state_vector){ "train.v", t->learner.v, n };
     v[3] = (struct state_vector){ "train.losses", t->losses, t->o->steps };
 }
 
@@ -101,7 +102,7 @@ enum err_code trainer_load(struct trainer *t, bool *found, struct err *why)
         return err_set(why, ERR_FORMAT,
                        "'%s': its step counters or loss scale are invalid; remove it to start again",
                        t->state_path);
-    network_changed(t->network);
+    network_changed(t->learner.network);
     return ERR_OK;
 }
 
@@ -117,7 +118,8 @@ enum err_code trainer_save(struct trainer *t, struct err *why)
 {
     struct state_vector v[VECTORS];
     struct gguf_writer *w;
-    enum err_code rc = gguf_writer_open(&w, t->state_path, why);
+    enum err_code rc = t->ranks ? train_ranks_save(t->ranks, &t->learner, why) : ERR_OK;
+    if (!rc) rc = gguf_writer_open(&w, t->state_path, why);
     if (rc) return rc;
     state_vectors(t, v);
     gguf_writer_put_string(w, "general.architecture", "llama");
@@ -177,7 +179,7 @@ static enum err_code trainer_write_tensor(const struct trainer *t, struct gguf_w
                                           const struct network_tensor *x, const struct format *format,
                                           struct err *why)
 {
-    const float *data = network_weights(t->network) + x->offset;
+    const float *data = network_weights(t->learner.network) + x->offset;
     const int64_t row_bytes = format_row_bytes(format, x->cols);
     void *row = malloc((size_t)row_bytes);
     enum err_code rc = row ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory writing a model");
@@ -195,16 +197,16 @@ enum err_code trainer_export(struct trainer *t, const struct train_report *r, st
     enum err_code rc = gguf_writer_open(&w, t->path, why);
     if (rc) return rc;
     const struct format *const formats[] = { &FORMATS[FORMAT_F32], t->o->format };
-    const int count = network_tensor_count(t->network);
+    const int count = network_tensor_count(t->learner.network);
     trainer_put_metadata(t, r, w);
     for (int i = 0; i < count; i++) {
-        const struct network_tensor *x = network_tensor_at(t->network, i);
+        const struct network_tensor *x = network_tensor_at(t->learner.network, i);
         if (x->rows) /* a tied output matrix has no rows of its own */
             gguf_writer_add_tensor(w, x->name, formats[x->matrix], x->matrix ? 2 : 1,
                                    x->matrix ? (int64_t[]){ x->cols, x->rows } : (int64_t[]){ x->cols, 1 });
     }
     for (int i = 0; !rc && i < count; i++) {
-        const struct network_tensor *x = network_tensor_at(t->network, i);
+        const struct network_tensor *x = network_tensor_at(t->learner.network, i);
         rc = trainer_write_tensor(t, w, x, formats[x->matrix], why);
     }
     if (rc) {

@@ -3,6 +3,8 @@
 #define QDYNO_ENGINE_TRAIN_TRAINER_H
 
 #include "kernels/kernels.h"
+#include "engine/parallel/parallel.h"
+#include "engine/train/learner.h"
 #include "engine/train/story_rows.h"
 #include "engine/train/train.h"
 
@@ -14,9 +16,9 @@ struct trainer {
     struct gguf *gguf; /* the state file as it was opened; holds the vocabulary */
     struct tokenizer *tokenizer;
     struct story_rows source;
-    struct network *network;
-    struct muon *muon; /* NULL: AdamW for all tensors */
-    float *m, *v;      /* [params]: running means of gradients and of their squares */
+    struct learner learner;
+    struct ranks *
+        ranks; /* NULL: this process computes the steps; else they do, and `learner` is what was saved last */
     /* State that is saved: */
     int64_t step, updates, skipped; /* updates: steps that were not skipped */
     struct loss_scale scale;
@@ -35,6 +37,8 @@ void train_rows_close(struct train_rows *r);
 enum err_code trainer_open(struct trainer *t, const char *path, const struct train_options *o,
                            struct err *why);
 void trainer_close(struct trainer *t);
+/* Options of the learner; threads 0 in them: each rank's part of the cores. */
+struct learner_options trainer_learner_options(const struct train_options *o);
 /* Open or close only the network and the optimizer's means: to start again with the same vocabulary. */
 enum err_code trainer_open_network(struct trainer *t, struct err *why);
 void trainer_close_network(struct trainer *t);
@@ -43,7 +47,7 @@ void trainer_close_network(struct trainer *t);
  * ERR_FORMAT: the gradient is not finite, and no loss scale explains it. */
 enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train_progress *p,
                            struct err *why);
-void trainer_trim(struct trainer *t); /* after a step: release memory if trim_every says so */
+void trainer_trim(const struct trainer *t); /* after a step: return free memory if trim_every says so */
 
 /* Open PATH.train, or create it with a new vocabulary. ERR_USAGE: it was created with other options. */
 enum err_code trainer_open_state(struct trainer *t, struct err *why);

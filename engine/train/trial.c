@@ -11,6 +11,7 @@
 #include "engine/config/config.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
+#include "engine/train/train_ranks.h"
 #include "engine/train/trainer.h"
 
 /* Learning a vocabulary of the same size from fewer stories is faster, and a worker does it at every start.
@@ -21,8 +22,9 @@ struct trial {
     struct train_options o;
     struct config config;
     struct trainer trainer;
-    int64_t params;
+    int64_t params, optimizer_bytes;
     struct network_memory memory;
+    bool begun; /* the ranks have learners */
 };
 
 /* ---------------------------------------------------------------- open, close */
@@ -40,9 +42,13 @@ static enum err_code trial_read_options(struct train_options *o, const struct co
     o->trim_every = (int)config_int(c, KNOB_TRIM_EVERY);
     o->batch = (int)config_int(c, KNOB_TRAIN_BATCH);
     o->accumulate = (int)config_int(c, KNOB_ACCUMULATE);
-    o->threads = threads ? (int)threads : threadpool_default_threads();
+    const struct parallel mode = config_parallel(c);
+    o->ranks = mode.dp;
+    o->hosts = *config_text(c, KNOB_HOSTS) ? config_text(c, KNOB_HOSTS) : NULL;
+    o->threads = threads || mode.dp > 1 ? (int)threads : threadpool_default_threads();
     o->vocabulary_stories = VOCABULARY_STORIES;
-    return session_isa(&o->isa, c, why);
+    const enum err_code rc = parallel_check_training(&mode, o->accumulate, why);
+    return rc ? rc : session_isa(&o->isa, c, why);
 }
 
 /* A unique path for the vocabulary, which is a file only until it is opened. */
@@ -65,6 +71,29 @@ static enum err_code trial_resolve_config(struct trial *t, struct err *why)
     return rc;
 }
 
+/* A learner in each rank, as a run begins with it. */
+static enum err_code trial_begin_ranks(struct trial *t, struct err *why)
+{
+    const struct learner_options learner = trainer_learner_options(&t->o);
+    struct train_ranks_info info;
+    const enum err_code rc = train_ranks_open(t->trainer.ranks, &learner, t->o.seed, &info, why);
+    if (rc) return rc;
+    t->begun = true;
+    t->o.threads = (int)info.threads;
+    t->memory = info.memory;
+    t->optimizer_bytes = info.optimizer_bytes;
+    return ERR_OK;
+}
+
+/* Start the ranks, if there are any, and find out what they compute with and need. */
+static enum err_code trial_open_ranks(struct trial *t, struct err *why)
+{
+    const struct ranks_options options = { .count = t->o.ranks, .hosts = t->o.hosts };
+    if (t->o.ranks == 1) return ERR_OK;
+    const enum err_code rc = ranks_start(&t->trainer.ranks, &options, why);
+    return rc ? rc : trial_begin_ranks(t, why);
+}
+
 enum err_code trial_open(struct trial **out, const struct config *c, struct err *why)
 {
     *out = NULL;
@@ -75,16 +104,20 @@ enum err_code trial_open(struct trial **out, const struct config *c, struct err 
     char *path = rc ? NULL : trial_temporary_path(why);
     if (!rc && !path) rc = why ? why->code : ERR_IO;
     if (!rc) rc = trainer_open(&t->trainer, path, &t->o, why);
+    if (!rc) {
+        t->params = network_params(t->trainer.learner.network);
+        t->memory = network_memory(t->trainer.learner.network);
+        t->optimizer_bytes = learner_optimizer_bytes(&t->trainer.learner);
+        rc = trial_open_ranks(t, why);
+    }
     if (!rc) rc = trial_resolve_config(t, why);
+    trial_rest(t);
     if (t->trainer.state_path) unlink(t->trainer.state_path); /* the open file stays readable */
     free(path);
     if (rc) {
         trial_close(t);
         return rc;
     }
-    t->params = network_params(t->trainer.network);
-    t->memory = network_memory(t->trainer.network);
-    trial_rest(t);
     *out = t;
     return ERR_OK;
 }
@@ -99,7 +132,14 @@ void trial_close(struct trial *t)
 void trial_rest(struct trial *t)
 {
     trainer_close_network(&t->trainer);
+    if (t->begun) train_ranks_close(t->trainer.ranks, NULL); /* an error shows when the next run begins */
+    t->begun = false;
     malloc_trim(0);
+}
+
+struct ranks *trial_ranks(const struct trial *t)
+{
+    return t->trainer.ranks;
 }
 
 void trial_describe(const struct trial *t, struct trial_info *out)
@@ -107,13 +147,15 @@ void trial_describe(const struct trial *t, struct trial_info *out)
     const struct network_shape *s = &t->o.shape;
     *out = (struct trial_info){ .params = t->params,
                                 .memory = t->memory,
-                                .optimizer_bytes = 2 * t->params * (int64_t)sizeof(float),
+                                .optimizer_bytes = t->optimizer_bytes,
+                                .ranks = t->o.ranks,
                                 .threads = t->o.threads,
                                 .ctx = s->ctx,
                                 .isa = t->o.isa,
                                 .config = t->config };
     snprintf(out->name, sizeof out->name,
-             "trained from scratch: llama, %d layers, width %" PRId64 ", %" PRId64 " tokens, rows of %d",
+             "trained from scratch: llama, %d layers, width %" PRId64 ", %" PRId64
+             " tokens, rows of %d, gradients summed in pairs",
              s->layers, s->embd, s->vocab, s->ctx);
 }
 
@@ -128,8 +170,9 @@ static enum err_code trial_begin(struct trial *t, uint64_t seed, struct err *why
     x->source.seed = seed;
     x->step = x->updates = x->skipped = 0;
     x->scale = loss_scale_begin(t->o.amp);
+    if (x->ranks) return trial_begin_ranks(t, why);
     enum err_code rc = trainer_open_network(x, why);
-    return rc ? rc : network_randomize(x->network, seed, why);
+    return rc ? rc : network_randomize(x->learner.network, seed, why);
 }
 
 static void hash_short(char out[17], const void *bytes, size_t n)

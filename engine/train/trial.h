@@ -11,19 +11,23 @@
 #include "kernels/kernels.h"
 #include "engine/train/network.h"
 
+struct ranks; /* engine/parallel/parallel.h */
+
 struct trial;
 /* Build corpus and vocabulary, and read the settings (threads, isa, training keys) from the config. *out is
  * owned: trial_close. Errors: ERR_USAGE (a key that training does not use, or an invalid value), ERR_IO (no
- * place for a temporary file), ERR_ABSENT (the machine lacks that isa), ERR_NOMEM. */
+ * place for a temporary file, or a rank ended), ERR_ABSENT (the machine lacks that isa, or MPI), ERR_NOMEM.
+ */
 enum err_code trial_open(struct trial **out, const struct config *c, struct err *why);
 void trial_close(struct trial *t); /* NULL is fine */
 
 struct trial_info {
     char name[128]; /* printable description of what is trained */
     int64_t params;
-    struct network_memory memory; /* needed by one run */
-    int64_t optimizer_bytes;
-    int threads, ctx;
+    struct network_memory memory; /* needed by one run, in each process */
+    int64_t optimizer_bytes;      /* the same; with sums of gradients */
+    int ranks;                    /* processes that compute; 1: this one */
+    int threads, ctx;             /* threads: of each */
     uint32_t isa;
     struct config config; /* with the threads and isa that are really used */
 };
@@ -42,6 +46,7 @@ struct trial_result {
 typedef bool trial_progress_fn(void *ctx, int done, int of, double seconds);
 enum err_code trial_run(struct trial *t, struct trial_result *out, int steps, uint64_t seed,
                         trial_progress_fn *progress, void *ctx, struct err *why);
-void trial_rest(struct trial *t); /* release the memory of the last run */
+void trial_rest(struct trial *t);                 /* release the memory of the last run */
+struct ranks *trial_ranks(const struct trial *t); /* that compute (parallel=); NULL: this process does */
 
 #endif

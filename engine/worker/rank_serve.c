@@ -4,6 +4,7 @@
 
 #include "engine/model/model.h"
 #include "engine/parallel/parallel.h"
+#include "engine/train/train.h"
 
 static void serve_measure(struct rank *r)
 {
@@ -17,14 +18,18 @@ enum err_code rank_serve(const char *socket, const struct log *log, struct err *
     struct rank *r;
     struct rank_command c;
     struct model *m = NULL;
+    struct train_rank *t = NULL;
     const enum err_code rc = rank_open(&r, socket, why);
     if (rc) return rc;
     while (rank_next(r, &c) && c.op != RANK_OP_CLOSE) {
         if (c.op == RANK_OP_MEASURE)
             serve_measure(r);
-        else
+        else if (t && c.op == RANK_OP_USAGE)
+            rank_answer_usage(r, train_rank_plan_bytes(t));
+        else if (!train_rank_execute(&t, r, &c))
             model_rank_execute(&m, r, &c, log);
     }
+    train_rank_close(t);
     model_close(m);
     rank_close(r);
     return ERR_OK;

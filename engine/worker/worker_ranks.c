@@ -1,4 +1,5 @@
-/* What the ranks of a model (parallel=) used during a cell: one entry for each, and their part of the sums.
+/* What the ranks of a model or of a training (parallel=) used during a cell: one entry for each, and their
+ * part of the sums.
  */
 #include "engine/worker/worker_internal.h"
 
@@ -6,12 +7,16 @@
 
 #include "engine/model/model.h"
 #include "engine/parallel/parallel.h"
+#include "engine/train/train.h"
 
 struct ranks_usage ranks_usage_now(struct worker *w)
 {
-    struct ranks_usage u = { .n = w->model ? model_ranks(w->model) : 0 };
+    struct ranks *trains = w->trial ? trial_ranks(w->trial) : NULL;
+    struct ranks_usage u = { .n = w->model ? model_ranks(w->model) : trains ? ranks_count(trains) : 0 };
     struct err ignored; /* a rank that is gone is the next request's error */
-    if (u.n && model_ranks_usage(w->model, u.rank, &ignored)) u.n = 0;
+    if (u.n &&
+        (w->model ? model_ranks_usage(w->model, u.rank, &ignored) : ranks_usage(trains, u.rank, &ignored)))
+        u.n = 0;
     return u;
 }
 

@@ -9,17 +9,20 @@
 #include "kernels/kernels.h"
 
 /* The memory plan of a training run: weights, gradients, their copies for products and the optimizer's state
- * are permanent; activations are temporary. */
+ * are permanent; activations are temporary. All processes together. */
 static json_t *plan_json(const struct trial_info *info)
 {
     json_t *o = json_object();
-    const int64_t weights = info->memory.parameters + info->optimizer_bytes;
+    const int64_t weights = info->ranks * (info->memory.parameters + info->optimizer_bytes);
+    const int64_t activations = info->ranks * info->memory.activations;
     json_put_int(o, "weights", weights);
     json_put_int(o, "kv", 0);
-    json_put_int(o, "compute", info->memory.activations);
+    json_put_int(o, "compute", activations);
     json_put_int(o, "scratch", 0);
-    json_put_int(o, "total", weights + info->memory.activations);
+    json_put_int(o, "total", weights + activations);
     json_put_int(o, "ctx", info->ctx);
+    json_put_int(o, "ranks", info->ranks > 1 ? info->ranks : 0);
+    json_put_int(o, "rank_total", info->ranks > 1 ? (weights + activations) / info->ranks : 0);
     return o;
 }
 
@@ -99,12 +102,14 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
     trial_rest(w->trial); /* the peak memory of this cell must not include the last one */
     usage_reset_peak();
     const struct usage before = usage_now();
+    const struct ranks_usage ranks = ranks_usage_now(w);
     const int64_t start = clock_ns();
     enum err_code rc = trial_run(w->trial, &r, load->train, seed, train_report, w, why);
     if (rc) return rc;
     json_t *o = result_json(w, load, &r);
     worker_put_span(o, "train", start, clock_ns());
     usage_put(o, before);
+    ranks_usage_put(o, w, &ranks);
     channel_send(&w->channel, o);
     return ERR_OK;
 }

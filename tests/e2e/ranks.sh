@@ -79,6 +79,36 @@ rows = sqlite3.connect(sys.argv[1]).execute("select config, work_hash, output_ha
 sys.exit(0 if len({r[0] for r in rows}) == 4 and len({r[1:] for r in rows}) == 1 else 1)
 PY
 
+echo "exchanges in fewer bits"
+# near MODE FORMAT LIMIT: its logits differ from those of one process by a normalized mean squared error below LIMIT.
+near() {
+  expect 0 logits -C batch_invariant=on,parallel=$1,exchange=$2 --ids "$IDS" --out "$T/several" || return
+  [ -z "$PYTHON" ] || python3 - "$T/one" "$T/several" "$3" <<'PY' || fail "exchange=$2 with $1: logits too far, or the same"
+import array, sys
+a, b = (array.array("f", open(p, "rb").read()) for p in sys.argv[1:3])
+error = sum((x - y) ** 2 for x, y in zip(a, b)) / sum(x * x for x in a)
+print(f"normalized mean squared error {error:.2g}")
+sys.exit(0 if len(a) == len(b) and 0 < error < float(sys.argv[3]) else 1)
+PY
+}
+expect 0 logits -C batch_invariant=on --ids "$IDS" --out "$T/one"
+for mode in tp2 tp4 pp2 tp2.pp2; do
+  near $mode bf16 1e-3
+  near $mode q8_0 1e-2
+  # Rows travel one by one: what else is in the batch does not matter.
+  cp "$T/several" "$T/whole"
+  expect 0 logits -C batch_invariant=on,parallel=$mode,exchange=q8_0,batch=7 --ids "$IDS" --out "$T/several" &&
+    { cmp -s "$T/whole" "$T/several" || fail "exchange=q8_0 with $mode: other logits with batch=7"; }
+  none_left "$mode"
+done
+expect 0 logits -C batch_invariant=on,parallel=tp2,exchange=f32 --ids "$IDS" --out "$T/several" &&
+  { cmp -s "$T/one" "$T/several" || fail "exchange=f32: other logits"; }
+head -c 4000 "$(dirname "$QDYNO")/share/text/held-out.txt" >"$T/text"
+expect 0 eval -f "$T/text" -c 128 -C parallel=tp2,exchange=q8_0 --ref parallel=tp2 -o json && json "0 < d['rows'][0]['kld_mean'] < 0.1"
+expect 4 logits -C exchange=bf16 --ids 1 --out "$T/x" && says err 'tpN or ppN'
+expect 4 bench -C parallel=dp2,exchange=bf16 -w tg4@b2 -r 1 && says err 'tpN or ppN'
+expect 4 logits -C parallel=tp2,exchange=q4_0 --ids 1 --out "$T/x" && says err 'q8_0'
+
 echo "as an arm"
 expect 0 bench -C default -C parallel=tp2 -p 16 -n 8 -r 1 -o json &&
   json "len(d['rows']) == 4 and all(not r['error'] for r in d['rows']) and all(r['peak_rss_bytes'] > 0 for r in d['rows'])"

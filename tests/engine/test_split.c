@@ -1,6 +1,8 @@
 /* Proves: parallel= is parsed with one spelling, and refused with what is expected; the parts of all ranks
  * together have every row of every matrix that is divided once, and heads with their keys and values stay
- * together; the plan of all ranks contains the weights once and the KV cache of one process. */
+ * together; the plan of all ranks contains the weights once and the KV cache of one process;
+ * activations come back from what travels between processes with the error of their format. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +174,39 @@ static void plans(void **state)
     unlink(path);
 }
 
+/* Sizes by hand; a row comes back with the format's error, whatever its length; a NaN is not lost. */
+static void wires(void **state)
+{
+    static const struct {
+        enum format_id id;
+        int64_t bytes33; /* of a row of 33 numbers */
+        float error;     /* of numbers between -1 and 1 */
+    } CASES[] = { { FORMAT_F32, 132, 0 },
+                  { FORMAT_BF16, 66, 1 / 256.0f },
+                  { FORMAT_Q8_0, 68, 1 / 220.0f } /* half a step of 1 / 127, and a scale in f16 */ };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        const struct format *f = &FORMATS[CASES[i].id];
+        CHECK_EQ(wire_row_bytes(f, 33), CASES[i].bytes33);
+        for (int n = 1; n <= 70; n++) {
+            float x[70], back[71];
+            char wire[512];
+            for (int c = 0; c < n; c++) x[c] = sinf((float)(c * 7 + n));
+            memset(wire, 0x55, sizeof wire);
+            back[n] = 9;
+            wire_pack(f, x, n, wire);
+            CHECK_EQ(wire[wire_row_bytes(f, n)], 0x55);
+            wire_unpack(f, wire, n, back);
+            CHECK_NEAR((double)back[n], 9, 0);
+            for (int c = 0; c < n; c++) CHECK_NEAR((double)back[c], (double)x[c], (double)CASES[i].error);
+            x[n / 2] = i % 2 ? INFINITY : NAN;
+            wire_pack(f, x, n, wire);
+            wire_unpack(f, wire, n, back);
+            CHECK(!isfinite(back[n / 2]));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +215,7 @@ int main(void)
         cmocka_unit_test(heads_stay_with_their_keys),
         cmocka_unit_test(every_layer_has_a_rank),
         cmocka_unit_test(plans),
+        cmocka_unit_test(wires),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

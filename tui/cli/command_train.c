@@ -56,7 +56,12 @@ const struct cli_flag FLAGS_TRAIN[] = {
     { .name = "-R", .alias = "--recipe", .value = "FORMAT",
       .help = "format of the matrices: f16 (default) or f32" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
-      .help = "threads; default: all cores" },
+      .help = "threads; default: all cores, divided among the processes of --parallel" },
+    { .name = "--parallel", .value = "dpN",
+      .help = "train with N processes, each with a part of the batches (--accumulate) of a step; the model "
+              "has the same bits as with one" },
+    { .name = "--hosts", .value = "FILE",
+      .help = "machines for --parallel, one a line, this one first; default: this machine" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -128,7 +133,16 @@ static enum err_code options_read(struct train_options *o, const struct cli_glob
     s->vocab = args_int(a, "--vocab", s->vocab);
     s->tied = !args_has(a, "--untied");
     o->seed = g->seed;
-    o->threads = (int)args_int(a, "-t", threadpool_default_threads());
+    struct parallel mode;
+    enum err_code rc = parallel_parse(&mode, args_text(a, "--parallel", "off"), why);
+    if (!rc) rc = parallel_check_training(&mode, o->accumulate, why);
+    if (rc) return rc;
+    o->ranks = mode.dp;
+    o->hosts = args_text(a, "--hosts", NULL);
+    o->log = &g->log;
+    if (o->hosts && o->ranks == 1)
+        return err_set(why, ERR_USAGE, "--hosts names the machines for --parallel: add --parallel dp2");
+    o->threads = (int)args_int(a, "-t", o->ranks > 1 ? 0 : threadpool_default_threads());
     return isa_usable(&o->isa, why);
 }
 

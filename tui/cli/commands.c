@@ -175,7 +175,7 @@ const struct command COMMANDS[] = {
       .details = "Trains on stories from a grammar of known entropy, so the report states how far the "
                  "model is from the best possible loss. OUT appears when training is over. Until then "
                  "OUT.train holds the state, and the same command continues after Ctrl-C or a kill. The "
-                 "same options and seed give the same model on any number of threads." },
+                 "same options and seed give the same model on any number of threads and processes." },
     { .name = "stories", .flags = FLAGS_STORIES, .run = command_stories,
       .arguments = "[-n 10] [--split SPLIT] | -f FILE",
       .help = "write stories of the training grammar, or test whether texts are such stories",

@@ -159,10 +159,10 @@ static void compare_logits(const char *path, const struct train_options *o, doub
     network.shape.ctx = COUNT;
     snprintf(state, sizeof state, "%s.train", path);
     CHECK_OK(gguf_open(&t.gguf, state, &why));
-    CHECK_OK(network_open(&t.network, &network, &why));
+    CHECK_OK(network_open(&t.learner.network, &network, &why));
     t.state_path = state;
-    t.m = calloc((size_t)network_params(t.network), sizeof *t.m);
-    t.v = calloc((size_t)network_params(t.network), sizeof *t.v);
+    t.learner.m = calloc((size_t)network_params(t.learner.network), sizeof *t.learner.m);
+    t.learner.v = calloc((size_t)network_params(t.learner.network), sizeof *t.learner.v);
     t.losses = calloc((size_t)o->steps, sizeof *t.losses);
     CHECK_OK(trainer_load(&t, &found, &why));
     assert_true(found);
@@ -174,17 +174,15 @@ static void compare_logits(const char *path, const struct train_options *o, doub
         targets[i] = -1;
         rows[i] = (struct batch_row){ .token = tokens[i], .pos = i, .logits = true };
     }
-    network_forward(t.network, tokens, targets);
+    network_forward(t.learner.network, tokens, targets);
     CHECK_OK(model_forward(m, rows, COUNT, &why));
     for (int i = 0; i < COUNT; i++)
         for (int64_t c = 0; c < o->shape.vocab; c++)
             CHECK_NEAR((double)model_logits(m, i)[c],
-                       (double)network_logits(t.network)[i * o->shape.vocab + c], tolerance);
+                       (double)network_logits(t.learner.network)[i * o->shape.vocab + c], tolerance);
     model_close(m);
-    network_close(t.network);
+    learner_close(&t.learner);
     gguf_close(t.gguf);
-    free(t.m);
-    free(t.v);
     free(t.losses);
 }
 
