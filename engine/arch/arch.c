@@ -125,6 +125,21 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_SHORT_OUT] = MATRIX("shortconv.out_proj.weight", DIM_EMBD, DIM_EMBD),
     [SLOT_SHARED_SCORE] = MATRIX("ffn_gate_inp_shexp.weight", DIM_EMBD, DIM_ONE),
 };
+
+bool arch_slot_is_vector(enum slot slot)
+{
+    return ARCH_SLOTS[slot].rows == DIM_NONE || ARCH_SLOTS[slot].table;
+}
+
+bool arch_slot_is_expert(enum slot slot)
+{
+    return slot >= SLOT_GATE_EXPERTS && slot <= SLOT_DOWN_SHARED;
+}
+
+bool arch_slot_is_rope(enum slot slot)
+{
+    return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
+}
 _Static_assert(SLOT_COUNT <= 128, "slots are bits of a slot_set");
 
 static const slot_set ATTENTION_PART = SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K) |

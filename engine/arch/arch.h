@@ -248,24 +248,11 @@ struct arch_slot {
 };
 extern const struct arch_slot ARCH_SLOTS[SLOT_COUNT];
 
-/* Matrices and biases of experts, and the matrices of the expert that every token uses: expert_place= moves
- * these. */
-static inline bool arch_slot_is_expert(enum slot slot)
-{
-    return slot >= SLOT_GATE_EXPERTS && slot <= SLOT_DOWN_SHARED;
-}
-
-/* Factors of RoPE's angles, which go into tables on the host and are not stored with a model's vectors. */
-static inline bool arch_slot_is_rope(enum slot slot)
-{
-    return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
-}
-
 /* True for a vector or a table of vectors; memory holds these as f32. */
-static inline bool arch_slot_is_vector(enum slot slot)
-{
-    return ARCH_SLOTS[slot].rows == DIM_NONE || ARCH_SLOTS[slot].table;
-}
+bool arch_slot_is_vector(enum slot slot);
+/* Is it a matrix or a bias of experts, or of the expert that every token uses? expert_place= moves these. */
+bool arch_slot_is_expert(enum slot slot);
+bool arch_slot_is_rope(enum slot slot); /* factors of RoPE's angles, which go into tables on the host */
 
 enum rope_style {
     ROPE_NONE,
