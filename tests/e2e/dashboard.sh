@@ -47,6 +47,9 @@ tm send-keys Tab C-u
 tm send-keys -l 'q8_0'
 tm send-keys Tab C-u
 tm send-keys -l 'tg8'
+tm send-keys Tab Tab Tab Tab C-u # over arm C, quality and margin
+tm send-keys -l '20s'            # budget: a busy machine uses all of it
+wait_for 60 'budget +✓ 20s'
 sleep 0.5
 tm send-keys Enter
 wait_for 60 'running|control|block|A/A' || finish
