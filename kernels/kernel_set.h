@@ -163,6 +163,7 @@ struct format_kernels {
     unpack_bf16_fn *unpack_bf16;       /* NULL: the GEMM kernel decodes and rounds */
     unpack_q8_fn *unpack_q8;           /* NULL: no integer GEMM */
     bool wide_q8;                      /* the q8_kind.wide that unpack_q8 produces */
+    int int8_from;                     /* rows from which integer GEMM is faster than dot_q8; 0: gemm_int8's */
     unpack_columns_fn *unpack_columns; /* NULL: gemm_columns cannot be used */
     bool sums16;                       /* dot_q8 reads q.sum16 */
     cached_rows_fn *row_scores;        /* both NULL: attention decodes the rows and uses those of f32 */

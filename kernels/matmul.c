@@ -42,7 +42,8 @@ int matmul_candidates(const struct kernel_set *k, const struct backend_options *
     const enum precision precision = precision_with_inputs(o, f, kind);
     const bool rounded = precision == PRECISION_MEDIUM;
     const struct format_kernels *fk = &k->format[f - FORMATS];
-    const int int8_from = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
+    const int int8_min = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
+    const int int8_from = int8_min && fk->int8_from ? MIN(int8_min, fk->int8_from) : int8_min;
     const bool integers = rounded && kind == INPUT_FREE && fk->unpack_q8 && int8_from;
     const bool int8_only = integers && o->activations == ACTIVATIONS_INT8;
     const bool high = precision == PRECISION_HIGH && k->gemm_high.multiply;

@@ -59,6 +59,7 @@ static void format_rows_add(struct format_kernels *f, const struct format_row *r
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
         if (from->sums16) to->sums16 = true;
         if (from->unpack_q8) to->unpack_q8 = from->unpack_q8, to->wide_q8 = from->wide_q8;
+        if (from->int8_from) to->int8_from = from->int8_from;
         if (from->unpack_columns) to->unpack_columns = from->unpack_columns;
         if (from->row_scores) to->row_scores = from->row_scores, to->row_values = from->row_values;
         if (from->encode) to->encode = from->encode;
