@@ -245,6 +245,19 @@ struct prediction {
     double exchange_ratio, prefill_exchange_ratio;
 };
 
+/* What one operator of a pass does: bytes that it must read, arithmetic, and the weights of its product. */
+struct operator_work {
+    double bytes, ops;            /* a multiply-add counts as 2 */
+    int64_t rows;                 /* of activations */
+    const struct format *weights; /* NULL: attention or a recurrence, which compute with floats */
+    bool in_cache;                /* its bytes come from a cache, so that memory does not limit it */
+};
+/* The least seconds that this takes with the config's threads by the machine's ceilings; *by_memory: reading
+ * is the limit, not arithmetic. NAN: no arithmetic, or a ceiling is unknown. */
+double predict_operator_limit_s(const struct operator_work *w, const struct config *c,
+                                const struct machine *machine, const struct machine_ceilings *ceilings,
+                                bool *by_memory);
+
 /* Depth at which configs are compared by default: an eighth of the context, at most 512, where a typical chat
  * is. */
 int predict_depth(int ctx);

@@ -122,6 +122,23 @@ enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_
     return arm_cell_in_turns(a, workload, seed, (struct turn_length){ 0 }, answer, event, ctx, why);
 }
 
+enum err_code arm_profile(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
+                          arm_event_fn *event, void *ctx, struct err *why)
+{
+    json_t *r = json_object();
+    *answer = NULL;
+    if (a->kind != &ARM_WORKER) {
+        json_decref(r);
+        return err_set(why, ERR_USAGE, "engine=%s: its operators cannot be timed: expected engine=qdyno",
+                       a->kind->name);
+    }
+    json_put_str(r, "op", "cell");
+    json_put_str(r, "workload", workload);
+    json_put_int(r, "seed", (int64_t)seed);
+    json_put_bool(r, "profile", true);
+    return arm_request(a, r, answer, event, ctx, why);
+}
+
 enum err_code arm_change_load(struct arm *a, double rate_by, const char *settings, struct err *why)
 {
     if (!a->kind->tell)

@@ -7,6 +7,7 @@
 
 #include "advisor/predict/predict.h"
 #include "advisor/run/load.h"
+#include "advisor/run/profile.h"
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "engine/model/model.h"
@@ -90,6 +91,11 @@ double arm_energy(const struct arm *a, const struct sample *samples, int n, int 
  * ERR_CANCELLED. */
 enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
                        arm_event_fn *event, void *ctx, struct err *why);
+
+/* The same with a profile: the answer has "profile" (engine/worker/worker.h). Also ERR_USAGE: the arm runs
+ * another engine, or not all operators in its process. */
+enum err_code arm_profile(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
+                          arm_event_fn *event, void *ctx, struct err *why);
 
 /* From the event callback of a cell: change the load that runs. settings: config line; "": none (op "change"
  * of engine/worker/worker.h). The arm does nothing when it runs no load. Errors: as arm_cell. */
@@ -498,7 +504,7 @@ double rates_noise(const double *rates, int n);
  *
  * Not thread-safe: one thread per run. */
 struct run_spec {
-    const char *kind;             /* "ab" "bench" "eval" "task" "tune" "watch" "govern" */
+    const char *kind;             /* "ab" "bench" "profile" "eval" "task" "tune" "watch" "govern" */
     const char *workload, *label; /* label: the configs, for lists of runs */
     const char *metric;           /* NULL: none is compared */
     const char *spec_json;        /* what is needed to resume or replay the run; NULL */

@@ -20,15 +20,15 @@ static void pass_norm_heads(const struct pass *p, float *x, int heads, int64_t h
     for (int i = 0; i < calls; i++) {
         float *at = x + i * (by_row ? stride : dim);
         const int64_t step = by_row ? dim : stride;
-        backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
-                                                       .x = at,
-                                                       .x_stride = step,
-                                                       .n = by_row ? heads : p->n,
-                                                       .cols = dim,
-                                                       .w = w->v,
-                                                       .eps = m->hyper.eps,
-                                                       .y = at,
-                                                       .y_stride = step });
+        operator_norm(p, &(struct norm){ .kind = NORM_RMS,
+                                         .x = at,
+                                         .x_stride = step,
+                                         .n = by_row ? heads : p->n,
+                                         .cols = dim,
+                                         .w = w->v,
+                                         .eps = m->hyper.eps,
+                                         .y = at,
+                                         .y_stride = step });
     }
 }
 
@@ -69,15 +69,14 @@ static void pass_apply_gates(const struct pass *p)
 {
     const struct model *m = p->m;
     const struct gate_parts t = gate_parts_of(p);
-    backend_activate(p->site->backend,
-                     &(struct activate){ .act = ACT_SIGMOID,
-                                         .gate = t.gates,
-                                         .up = t.out,
-                                         .stride = t.stride,
-                                         .n = p->n,
-                                         .cols = arch_dim(DIM_ATTN, m->hyper.arch, &m->shape),
-                                         .y = p->b.attn,
-                                         .y_stride = m->widths.attn });
+    operator_activate(p, &(struct activate){ .act = ACT_SIGMOID,
+                                             .gate = t.gates,
+                                             .up = t.out,
+                                             .stride = t.stride,
+                                             .n = p->n,
+                                             .cols = arch_dim(DIM_ATTN, m->hyper.arch, &m->shape),
+                                             .y = p->b.attn,
+                                             .y_stride = m->widths.attn });
 }
 
 /* h -> qkv: q, k and v side by side, by one fused matrix or by three. */
@@ -110,7 +109,7 @@ void pass_project_qkv(const struct pass *p, const struct layer *l, const float *
     }
     pass_call_observer(p, l, slots, count, h, m->shape.embd);
     if (pass_is_over(p)) return;
-    backend_matmul(p->site->backend, mm, count);
+    operator_matmul(p, OPERATOR_QKV, mm, count);
     if (a->query_gate) pass_split_gates(p);
 }
 
@@ -137,15 +136,15 @@ static void pass_norm_each(const struct pass *p, float *x, int heads, int64_t di
 {
     const struct model *m = p->m;
     for (int h = 0; h < heads && w->v; h++)
-        backend_norm(p->site->backend, &(struct norm){ .kind = m->hyper.arch->norm,
-                                                       .x = x + h * dim,
-                                                       .x_stride = m->widths.qkv,
-                                                       .n = p->n,
-                                                       .cols = dim,
-                                                       .w = w->v + h * dim,
-                                                       .eps = m->hyper.eps,
-                                                       .y = x + h * dim,
-                                                       .y_stride = m->widths.qkv });
+        operator_norm(p, &(struct norm){ .kind = m->hyper.arch->norm,
+                                         .x = x + h * dim,
+                                         .x_stride = m->widths.qkv,
+                                         .n = p->n,
+                                         .cols = dim,
+                                         .w = w->v + h * dim,
+                                         .eps = m->hyper.eps,
+                                         .y = x + h * dim,
+                                         .y_stride = m->widths.qkv });
 }
 
 static void pass_norm_queries_and_keys(const struct pass *p, const struct layer *l, float *q, float *k)
@@ -171,16 +170,16 @@ static void pass_scale_queries(const struct pass *p, const struct layer *l, floa
         any |= part > 0;
     }
     if (!any) return;
-    backend_mix(p->site->backend, &(struct mix){ .x = q,
-                                                 .x_stride = m->widths.qkv,
-                                                 .rows = p->n,
-                                                 .ids = m->lists.every,
-                                                 .weights = m->row_scale,
-                                                 .n = p->n,
-                                                 .k = 1,
-                                                 .cols = layer_dim(p, l, DIM_Q),
-                                                 .y = q,
-                                                 .y_stride = m->widths.qkv });
+    operator_mix(p, &(struct mix){ .x = q,
+                                   .x_stride = m->widths.qkv,
+                                   .rows = p->n,
+                                   .ids = m->lists.every,
+                                   .weights = m->row_scale,
+                                   .n = p->n,
+                                   .k = 1,
+                                   .cols = layer_dim(p, l, DIM_Q),
+                                   .y = q,
+                                   .y_stride = m->widths.qkv });
 }
 
 /* Norms and rotations of q and k, and the scale of q. */
@@ -222,10 +221,9 @@ static void pass_rotate_for_cache(const struct pass *p, bool rotated, float *x, 
                                   int like)
 {
     if (!rotated) return;
-    backend_hadamard(
-        p->site->backend,
-        &(struct hadamard){
-            .x = x, .x_stride = stride, .n = p->n, .cols = cols, .block = hadamard_block(like) });
+    operator_hadamard(
+        p, &(struct hadamard){
+               .x = x, .x_stride = stride, .n = p->n, .cols = cols, .block = hadamard_block(like) });
 }
 
 /* Store k and v in the KV cache and compute attention: qkv -> attn. */
@@ -246,13 +244,13 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
         pass_rotate_for_cache(p, m->session.k_rotated, k, m->widths.qkv, heads * l->kv.k_dim, l->kv.k_dim);
         pass_rotate_for_cache(p, m->session.v_rotated && !l->kv.v_in_k, v, m->widths.qkv, heads * l->kv.v_dim,
                               l->kv.v_dim);
-        backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
-                                                               .k = k,
-                                                               .v = v,
-                                                               .k_stride = m->widths.qkv,
-                                                               .v_stride = m->widths.qkv,
-                                                               .n = p->n,
-                                                               .slots = m->lists.slots });
+        operator_kv_store(p, &(struct kv_store){ .kv = &l->kv,
+                                                 .k = k,
+                                                 .v = v,
+                                                 .k_stride = m->widths.qkv,
+                                                 .v_stride = m->widths.qkv,
+                                                 .n = p->n,
+                                                 .slots = m->lists.slots });
     }
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
     int64_t stride = m->widths.attn;
@@ -263,23 +261,22 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
     }
     pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, (int64_t)s->heads * l->kv.k_dim,
                           l->kv.k_dim);
-    backend_attention(p->site->backend,
-                      &(struct attention){ .kv = &l->kv,
-                                           .q = q,
-                                           .q_stride = m->widths.qkv,
-                                           .n = p->n,
-                                           .heads = s->heads,
-                                           .pos = m->lists.pos,
-                                           .seq = m->lists.seq,
-                                           .tables = (const int32_t *const *)m->cache.tables,
-                                           .scale = m->hyper.attn_scale,
-                                           .softcap = m->hyper.attn_softcap,
-                                           .window = l->window,
-                                           .chunk = l->rotates ? a->chunk : 0,
-                                           .sinks = layer_slot(l, SLOT_SINKS)->v,
-                                           .weight_format = layer_query_matrix(l)->w.format,
-                                           .y = y,
-                                           .y_stride = stride });
+    operator_attention(p, &(struct attention){ .kv = &l->kv,
+                                               .q = q,
+                                               .q_stride = m->widths.qkv,
+                                               .n = p->n,
+                                               .heads = s->heads,
+                                               .pos = m->lists.pos,
+                                               .seq = m->lists.seq,
+                                               .tables = (const int32_t *const *)m->cache.tables,
+                                               .scale = m->hyper.attn_scale,
+                                               .softcap = m->hyper.attn_softcap,
+                                               .window = l->window,
+                                               .chunk = l->rotates ? a->chunk : 0,
+                                               .sinks = layer_slot(l, SLOT_SINKS)->v,
+                                               .weight_format = layer_query_matrix(l)->w.format,
+                                               .y = y,
+                                               .y_stride = stride });
     pass_rotate_for_cache(p, m->session.v_rotated, y, stride, (int64_t)s->heads * l->kv.v_dim,
                           l->kv.v_in_k ? l->kv.k_dim : l->kv.v_dim);
     if (a->latent) pass_expand_latent(p, l);

@@ -175,9 +175,10 @@ static void route(const struct pass *p, const struct layer *l, const float *h)
         mm[1].y = p->b.router + scores;
         mm[1].y_stride = 1;
     }
-    backend_matmul(p->site->backend, mm, shared->w.data ? 2 : 1);
+    operator_matmul(p, OPERATOR_ROUTER, mm, shared->w.data ? 2 : 1);
     backend_read(p->site->backend, x->scores, p->b.router,
                  (size_t)(scores + (shared->w.data ? p->n : 0)) * sizeof(float));
+    const int64_t begun = operator_begin(p);
     for (int i = 0; i < p->n; i++) {
         float *weight = &x->weights[i * outputs];
         choose(m, l, x->scores + (int64_t)i * experts, x->chosen + (int64_t)i * used, weight);
@@ -188,6 +189,7 @@ static void route(const struct pass *p, const struct layer *l, const float *h)
     const struct experts_watch *w = &m->experts_watch;
     if (w->see) w->see(w->ctx, (int)(l - m->layers), x->chosen, p->n);
     sort_by_expert(m, l, p->n);
+    operator_end(p, OPERATOR_ROUTER, begun, 0);
 }
 
 void model_watch_experts(struct model *m, experts_seen_fn *see, void *ctx)
@@ -238,16 +240,16 @@ static void copy_inputs(const struct pass *p, const float *h)
 {
     const struct model *m = p->m;
     const struct expert_lists *x = &m->expert_lists;
-    backend_mix(p->site->backend, &(struct mix){ .x = h,
-                                                 .x_stride = m->shape.embd,
-                                                 .rows = p->n,
-                                                 .ids = x->row,
-                                                 .weights = x->input_weights,
-                                                 .n = p->n * m->shape.experts_used,
-                                                 .k = 1,
-                                                 .cols = m->shape.embd,
-                                                 .y = p->b.experts,
-                                                 .y_stride = m->shape.embd });
+    operator_mix(p, &(struct mix){ .x = h,
+                                   .x_stride = m->shape.embd,
+                                   .rows = p->n,
+                                   .ids = x->row,
+                                   .weights = x->input_weights,
+                                   .n = p->n * m->shape.experts_used,
+                                   .k = 1,
+                                   .cols = m->shape.embd,
+                                   .y = p->b.experts,
+                                   .y_stride = m->shape.embd });
 }
 
 /* h -> expert_ff: act(gate) * up of every pair. */
@@ -281,23 +283,23 @@ static void run_up(const struct pass *p, const struct layer *l, const float *h)
             mm[i].y_stride = stride;
         }
         if (fused)
-            backend_gated(
-                p->site->backend,
+            operator_gated(
+                p, OPERATOR_EXPERTS_UP,
                 &(struct gated){
                     .gate = mm[0], .up = mm[1], .act = m->hyper.act, .y = mm[0].y, .y_stride = stride });
         else
             count += 1 + apart;
     }
     if (fused) return;
-    backend_matmul(p->site->backend, x->products, count);
-    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.act,
-                                                           .gate = p->b.expert_ff,
-                                                           .up = gated ? p->b.expert_ff + ff : NULL,
-                                                           .stride = stride,
-                                                           .n = pairs,
-                                                           .cols = ff,
-                                                           .y = p->b.expert_ff,
-                                                           .y_stride = stride });
+    operator_matmul(p, OPERATOR_EXPERTS_UP, x->products, count);
+    operator_activate(p, &(struct activate){ .act = m->hyper.act,
+                                             .gate = p->b.expert_ff,
+                                             .up = gated ? p->b.expert_ff + ff : NULL,
+                                             .stride = stride,
+                                             .n = pairs,
+                                             .cols = ff,
+                                             .y = p->b.expert_ff,
+                                             .y_stride = stride });
 }
 
 /* expert_ff -> experts: the outputs of every pair. */
@@ -317,7 +319,7 @@ static void run_down(const struct pass *p, const struct layer *l)
         mm->y = p->b.experts + at * m->shape.embd;
         mm->y_stride = m->shape.embd;
     }
-    backend_matmul(p->site->backend, x->products, count);
+    operator_matmul(p, OPERATOR_EXPERTS_DOWN, x->products, count);
 }
 
 /* The expert that every row uses: its outputs follow those of the pairs. */
@@ -337,22 +339,22 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
         g.gate = pass_product(p, layer_slot(l, SLOT_GATE_SHARED), NULL, h, embd);
         g.gate.y = p->b.ff;
         g.gate.y_stride = stride;
-        backend_gated(p->site->backend, &g);
+        operator_gated(p, OPERATOR_SHARED_UP, &g);
     } else {
-        backend_matmul(p->site->backend, &g.up, 1);
-        backend_activate(p->site->backend, &(struct activate){ .act = g.act,
-                                                               .gate = p->b.ff,
-                                                               .stride = stride,
-                                                               .n = p->n,
-                                                               .cols = ff,
-                                                               .y = p->b.ff,
-                                                               .y_stride = stride });
+        operator_matmul(p, OPERATOR_SHARED_UP, &g.up, 1);
+        operator_activate(p, &(struct activate){ .act = g.act,
+                                                 .gate = p->b.ff,
+                                                 .stride = stride,
+                                                 .n = p->n,
+                                                 .cols = ff,
+                                                 .y = p->b.ff,
+                                                 .y_stride = stride });
     }
     pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN_SHARED }, 1, p->b.ff, stride);
     struct matmul down = pass_product(p, layer_slot(l, SLOT_DOWN_SHARED), NULL, p->b.ff, stride);
     down.y = p->b.experts + (int64_t)p->n * m->shape.experts_used * embd;
     down.y_stride = embd;
-    backend_matmul(p->site->backend, &down, 1);
+    operator_matmul(p, OPERATOR_SHARED_DOWN, &down, 1);
 }
 
 /* The weighted sums of the experts' outputs. */
@@ -361,17 +363,17 @@ static void add_outputs(const struct pass *p, const struct layer *l, float *y, b
     const struct model *m = p->m;
     const struct expert_lists *x = &m->expert_lists;
     const int outputs = outputs_of(m, l);
-    backend_mix(p->site->backend, &(struct mix){ .x = p->b.experts,
-                                                 .x_stride = m->shape.embd,
-                                                 .rows = (int64_t)p->n * outputs,
-                                                 .ids = x->place,
-                                                 .weights = x->weights,
-                                                 .n = p->n,
-                                                 .k = outputs,
-                                                 .cols = m->shape.embd,
-                                                 .y = y,
-                                                 .y_stride = m->shape.embd,
-                                                 .add = add });
+    operator_mix(p, &(struct mix){ .x = p->b.experts,
+                                   .x_stride = m->shape.embd,
+                                   .rows = (int64_t)p->n * outputs,
+                                   .ids = x->place,
+                                   .weights = x->weights,
+                                   .n = p->n,
+                                   .k = outputs,
+                                   .cols = m->shape.embd,
+                                   .y = y,
+                                   .y_stride = m->shape.embd,
+                                   .add = add });
 }
 
 /* ---------------------------------------------------------------- all experts at once */
@@ -394,20 +396,20 @@ static void grouped_up(const struct pass *p, const struct layer *l, const struct
     const struct expert_slots slots = expert_slots_of(m, l);
     const bool apart = slots.up != SLOT_COUNT, factors = m->hyper.router.score == ROUTER_INPUT;
     if (factors) copy_inputs(p, h);
-    backend_expert_up(p->site->backend, &(struct expert_up){
-                                            .to = to,
-                                            .gate = layer_slot(l, slots.gate)->experts,
-                                            .up = apart ? layer_slot(l, slots.up)->experts : NULL,
-                                            .joined = slots.joined,
-                                            .gate_bias = apart ? layer_slot(l, SLOT_GATE_EXPERTS_B)->v : NULL,
-                                            .up_bias = apart ? layer_slot(l, SLOT_UP_EXPERTS_B)->v : NULL,
-                                            .x = factors ? p->b.experts : h,
-                                            .x_stride = m->shape.embd,
-                                            .by_pair = factors,
-                                            .act = m->hyper.act,
-                                            .y = p->b.expert_ff,
-                                            .y_stride = 2 * m->shape.expert_ff,
-                                        });
+    operator_expert_up(p, &(struct expert_up){
+                              .to = to,
+                              .gate = layer_slot(l, slots.gate)->experts,
+                              .up = apart ? layer_slot(l, slots.up)->experts : NULL,
+                              .joined = slots.joined,
+                              .gate_bias = apart ? layer_slot(l, SLOT_GATE_EXPERTS_B)->v : NULL,
+                              .up_bias = apart ? layer_slot(l, SLOT_UP_EXPERTS_B)->v : NULL,
+                              .x = factors ? p->b.experts : h,
+                              .x_stride = m->shape.embd,
+                              .by_pair = factors,
+                              .act = m->hyper.act,
+                              .y = p->b.expert_ff,
+                              .y_stride = 2 * m->shape.expert_ff,
+                          });
 }
 
 /* y += weight * (output of the expert that every row uses) */
@@ -418,17 +420,17 @@ static void add_shared(const struct pass *p, const struct layer *l, float *y)
     const int used = m->shape.experts_used, outputs = outputs_of(m, l);
     if (outputs == used) return;
     for (int i = 0; i < p->n; i++) m->row_scale[i] = x->weights[i * outputs + used];
-    backend_mix(p->site->backend, &(struct mix){ .x = p->b.experts + (int64_t)p->n * used * m->shape.embd,
-                                                 .x_stride = m->shape.embd,
-                                                 .rows = p->n,
-                                                 .ids = m->lists.every,
-                                                 .weights = m->row_scale,
-                                                 .n = p->n,
-                                                 .k = 1,
-                                                 .cols = m->shape.embd,
-                                                 .y = y,
-                                                 .y_stride = m->shape.embd,
-                                                 .add = true });
+    operator_mix(p, &(struct mix){ .x = p->b.experts + (int64_t)p->n * used * m->shape.embd,
+                                   .x_stride = m->shape.embd,
+                                   .rows = p->n,
+                                   .ids = m->lists.every,
+                                   .weights = m->row_scale,
+                                   .n = p->n,
+                                   .k = 1,
+                                   .cols = m->shape.embd,
+                                   .y = y,
+                                   .y_stride = m->shape.embd,
+                                   .add = true });
 }
 
 /* y = sum of the experts' outputs, or y += that sum; y may be h. */
@@ -441,16 +443,15 @@ static void run_grouped(const struct pass *p, const struct layer *l, const float
     };
     grouped_up(p, l, &to, h);
     if (outputs_of(m, l) > m->shape.experts_used) run_shared(p, l, h);
-    backend_expert_down(p->site->backend,
-                        &(struct expert_down){ .to = &to,
-                                               .weight = x->pair_weights,
-                                               .down = layer_slot(l, SLOT_DOWN_EXPERTS)->experts,
-                                               .bias = layer_slot(l, SLOT_DOWN_EXPERTS_B)->v,
-                                               .x = p->b.expert_ff,
-                                               .x_stride = 2 * m->shape.expert_ff,
-                                               .y = y,
-                                               .y_stride = m->shape.embd,
-                                               .add = add });
+    operator_expert_down(p, &(struct expert_down){ .to = &to,
+                                                   .weight = x->pair_weights,
+                                                   .down = layer_slot(l, SLOT_DOWN_EXPERTS)->experts,
+                                                   .bias = layer_slot(l, SLOT_DOWN_EXPERTS_B)->v,
+                                                   .x = p->b.expert_ff,
+                                                   .x_stride = 2 * m->shape.expert_ff,
+                                                   .y = y,
+                                                   .y_stride = m->shape.embd,
+                                                   .add = add });
     add_shared(p, l, y);
 }
 

@@ -19,45 +19,45 @@ void pass_norm_rows(const struct pass *p, const float *x, float *y, const struct
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
-    backend_norm(p->site->backend, &(struct norm){ .kind = m->hyper.arch->norm,
-                                                   .x = x,
-                                                   .x_stride = embd,
-                                                   .n = p->n,
-                                                   .cols = embd,
-                                                   .w = w->v,
-                                                   .bias = bias->v,
-                                                   .eps = m->hyper.eps,
-                                                   .y = y,
-                                                   .y_stride = embd });
+    operator_norm(p, &(struct norm){ .kind = m->hyper.arch->norm,
+                                     .x = x,
+                                     .x_stride = embd,
+                                     .n = p->n,
+                                     .cols = embd,
+                                     .w = w->v,
+                                     .bias = bias->v,
+                                     .eps = m->hyper.eps,
+                                     .y = y,
+                                     .y_stride = embd });
 }
 
 void pass_rotate(const struct pass *p, const struct layer *l, float *x, int64_t stride, int heads,
                  int head_dim)
 {
     const struct model *m = p->m;
-    backend_rope(p->site->backend, &(struct rope){ .x = x,
-                                                   .x_stride = stride,
-                                                   .n = p->n,
-                                                   .heads = heads,
-                                                   .head_dim = head_dim,
-                                                   .rot_dims = l->parts->rope_dims,
-                                                   .half_split = m->hyper.arch->rope == ROPE_HALVES,
-                                                   .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
-                                                   .magnitude = m->rope_magnitude[l->rope],
-                                                   .pos = m->lists.pos });
+    operator_rope(p, &(struct rope){ .x = x,
+                                     .x_stride = stride,
+                                     .n = p->n,
+                                     .heads = heads,
+                                     .head_dim = head_dim,
+                                     .rot_dims = l->parts->rope_dims,
+                                     .half_split = m->hyper.arch->rope == ROPE_HALVES,
+                                     .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
+                                     .magnitude = m->rope_magnitude[l->rope],
+                                     .pos = m->lists.pos });
 }
 
 void pass_norm_in_place(const struct pass *p, float *x, int64_t stride, int64_t cols, const struct bound *w)
 {
-    backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
-                                                   .x = x,
-                                                   .x_stride = stride,
-                                                   .n = p->n,
-                                                   .cols = cols,
-                                                   .w = w->v,
-                                                   .eps = p->m->hyper.eps,
-                                                   .y = x,
-                                                   .y_stride = stride });
+    operator_norm(p, &(struct norm){ .kind = NORM_RMS,
+                                     .x = x,
+                                     .x_stride = stride,
+                                     .n = p->n,
+                                     .cols = cols,
+                                     .w = w->v,
+                                     .eps = p->m->hyper.eps,
+                                     .y = x,
+                                     .y_stride = stride });
 }
 
 struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,
@@ -88,17 +88,19 @@ void pass_add_rows(const struct pass *p, const struct bound *post_norm)
     const int64_t embd = m->shape.embd;
     if (post_norm->v) pass_norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
     const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
-    backend_gather(p->site->backend, &(struct gather){ .table = &rows,
-                                                       .ids = m->lists.every,
-                                                       .n = p->n,
-                                                       .y = p->b.x,
-                                                       .y_stride = embd,
-                                                       .add = true,
-                                                       .scale = m->hyper.residual_scale });
+    operator_gather(p, OPERATOR_COPY,
+                    &(struct gather){ .table = &rows,
+                                      .ids = m->lists.every,
+                                      .n = p->n,
+                                      .y = p->b.x,
+                                      .y_stride = embd,
+                                      .add = true,
+                                      .scale = m->hyper.residual_scale });
 }
 
 /* x += scale * norm(mm); norm and scale are optional. h is free at this point and takes the product. */
-static void pass_add_to_stream(const struct pass *p, struct matmul mm, const struct bound *post_norm)
+static void pass_add_to_stream(const struct pass *p, enum pass_operator op, struct matmul mm,
+                               const struct bound *post_norm)
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
@@ -107,7 +109,7 @@ static void pass_add_to_stream(const struct pass *p, struct matmul mm, const str
     mm.y = to + pass_stream_offset(p);
     mm.residual = plain ? mm.y : NULL;
     mm.y_stride = embd;
-    if (mm.w->rows) backend_matmul(p->site->backend, &mm, 1);
+    if (mm.w->rows) operator_matmul(p, op, &mm, 1);
     if (model_is_part(m)) pass_exchange_stream(p, to);
     if (plain) return;
     pass_add_rows(p, post_norm);
@@ -134,7 +136,8 @@ static void pass_add_mixed(const struct pass *p, const struct layer *l)
     pass_call_observer(p, l, (const enum slot[]){ slot }, 1, p->b.attn, p->m->widths.attn);
     if (pass_is_over(p)) return;
     if (model_is_part(p->m)) pass_exchange_attention(p, l);
-    pass_add_to_stream(p, pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
+    pass_add_to_stream(p, slot == SLOT_ATTN_OUT ? OPERATOR_ATTENTION_OUT : OPERATOR_STATE_OUT,
+                       pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
                        layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
@@ -160,17 +163,17 @@ static struct matmul pass_run_gated(const struct pass *p, const struct layer *l,
         g.gate = pass_product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
         g.gate.y = p->b.ff;
         g.gate.y_stride = stride;
-        backend_gated(p->site->backend, &g);
+        operator_gated(p, OPERATOR_GATE_UP, &g);
     } else { /* no gate, or gate and up in one matrix */
-        backend_matmul(p->site->backend, &g.up, 1);
-        backend_activate(p->site->backend, &(struct activate){ .act = g.act,
-                                                               .gate = p->b.ff,
-                                                               .up = gated ? p->b.ff + ff : NULL,
-                                                               .stride = stride,
-                                                               .n = p->n,
-                                                               .cols = ff,
-                                                               .y = p->b.ff,
-                                                               .y_stride = stride });
+        operator_matmul(p, OPERATOR_GATE_UP, &g.up, 1);
+        operator_activate(p, &(struct activate){ .act = g.act,
+                                                 .gate = p->b.ff,
+                                                 .up = gated ? p->b.ff + ff : NULL,
+                                                 .stride = stride,
+                                                 .n = p->n,
+                                                 .cols = ff,
+                                                 .y = p->b.ff,
+                                                 .y_stride = stride });
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
     pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
@@ -188,23 +191,23 @@ static void pass_add_both(const struct pass *p, const struct layer *l, const flo
     if (pass_is_over(p)) return;
     down.y = p->b.attn; /* free since the outputs of attention were added */
     down.y_stride = stride;
-    backend_matmul(p->site->backend, &down, 1);
+    operator_matmul(p, OPERATOR_DOWN, &down, 1);
     pass_norm_in_place(p, p->b.attn, stride, embd, layer_slot(l, SLOT_POST_FFN_NORM_1));
     pass_norm_rows(p, p->b.x, p->b.qkv, layer_slot(l, SLOT_ROUTER_SCALE), &NOTHING);
     pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_EXPERTS_NORM), &NOTHING);
     pass_run_experts(p, l, p->b.qkv, p->b.h);
     pass_norm_in_place(p, p->b.h, embd, embd, layer_slot(l, SLOT_POST_EXPERTS_NORM));
-    backend_mix(p->site->backend, &(struct mix){ .x = p->b.attn,
-                                                 .x_stride = stride,
-                                                 .rows = p->n,
-                                                 .ids = m->lists.every,
-                                                 .weights = m->ones,
-                                                 .n = p->n,
-                                                 .k = 1,
-                                                 .cols = embd,
-                                                 .y = p->b.h,
-                                                 .y_stride = embd,
-                                                 .add = true });
+    operator_mix(p, &(struct mix){ .x = p->b.attn,
+                                   .x_stride = stride,
+                                   .rows = p->n,
+                                   .ids = m->lists.every,
+                                   .weights = m->ones,
+                                   .n = p->n,
+                                   .k = 1,
+                                   .cols = embd,
+                                   .y = p->b.h,
+                                   .y_stride = embd,
+                                   .add = true });
     pass_add_rows(p, layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
@@ -217,7 +220,7 @@ static void pass_add_feed_forward(const struct pass *p, const struct layer *l, c
         pass_add_experts(p, l, h);
     else {
         const struct matmul down = pass_run_gated(p, l, h);
-        if (!pass_is_over(p)) pass_add_to_stream(p, down, layer_slot(l, SLOT_POST_FFN_NORM));
+        if (!pass_is_over(p)) pass_add_to_stream(p, OPERATOR_DOWN, down, layer_slot(l, SLOT_POST_FFN_NORM));
     }
 }
 
@@ -225,12 +228,13 @@ static void pass_add_feed_forward(const struct pass *p, const struct layer *l, c
 void pass_gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
 {
     const struct weight table = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = width, .data = from };
-    backend_gather(p->site->backend, &(struct gather){ .table = &table,
-                                                       .ids = p->m->lists.wanted,
-                                                       .n = p->wanted,
-                                                       .y = to,
-                                                       .y_stride = width,
-                                                       .scale = 1 });
+    operator_gather(p, OPERATOR_COPY,
+                    &(struct gather){ .table = &table,
+                                      .ids = p->m->lists.wanted,
+                                      .n = p->wanted,
+                                      .y = to,
+                                      .y_stride = width,
+                                      .scale = 1 });
 }
 
 /* In the last layer, rows without requested logits are not needed after their K and V are stored: the rest of
@@ -294,16 +298,16 @@ static void pass_scale_rows(const struct pass *p, float *x, int64_t cols, float 
 {
     const struct model *m = p->m;
     for (int i = 0; i < p->n; i++) m->row_scale[i] = scale;
-    backend_mix(p->site->backend, &(struct mix){ .x = x,
-                                                 .x_stride = cols,
-                                                 .rows = p->n,
-                                                 .ids = m->lists.every,
-                                                 .weights = m->row_scale,
-                                                 .n = p->n,
-                                                 .k = 1,
-                                                 .cols = cols,
-                                                 .y = x,
-                                                 .y_stride = cols });
+    operator_mix(p, &(struct mix){ .x = x,
+                                   .x_stride = cols,
+                                   .rows = p->n,
+                                   .ids = m->lists.every,
+                                   .weights = m->row_scale,
+                                   .n = p->n,
+                                   .k = 1,
+                                   .cols = cols,
+                                   .y = x,
+                                   .y_stride = cols });
 }
 
 /* x += norm(out(act(gate(x)) * the layer's part of the second embedding)) */
@@ -315,22 +319,24 @@ static void pass_add_input(const struct pass *p, const struct layer *l)
     mm.y = p->b.latent;
     mm.y_stride = stride;
     pass_call_observer(p, l, (const enum slot[]){ SLOT_INPUT_GATE }, 1, p->b.x, m->shape.embd);
-    backend_matmul(p->site->backend, &mm, 1);
-    backend_activate(p->site->backend, &(struct activate){ .act = m->hyper.act,
-                                                           .gate = p->b.latent,
-                                                           .up = p->b.inputs + (l - m->layers) * width,
-                                                           .stride = stride,
-                                                           .n = p->n,
-                                                           .cols = width,
-                                                           .y = p->b.latent,
-                                                           .y_stride = stride });
+    operator_matmul(p, OPERATOR_INPUTS, &mm, 1);
+    operator_activate(p, &(struct activate){ .act = m->hyper.act,
+                                             .gate = p->b.latent,
+                                             .up = p->b.inputs + (l - m->layers) * width,
+                                             .stride = stride,
+                                             .n = p->n,
+                                             .cols = width,
+                                             .y = p->b.latent,
+                                             .y_stride = stride });
     pass_call_observer(p, l, (const enum slot[]){ SLOT_INPUT_OUT }, 1, p->b.latent, stride);
-    pass_add_to_stream(p, pass_product(p, layer_slot(l, SLOT_INPUT_OUT), NULL, p->b.latent, stride),
+    pass_add_to_stream(p, OPERATOR_INPUTS,
+                       pass_product(p, layer_slot(l, SLOT_INPUT_OUT), NULL, p->b.latent, stride),
                        layer_slot(l, SLOT_INPUT_NORM));
 }
 
 static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
 {
+    p->layer = (int)(l - p->m->layers);
     if (p->m->hyper.parallel) {
         pass_run_parallel_layer(p, l, last);
         return;
@@ -360,24 +366,25 @@ static void pass_embed_inputs(const struct pass *p)
     struct matmul mm = pass_product(p, &m->global[SLOT_LAYER_INPUTS_PROJ], NULL, p->b.x, m->shape.embd);
     mm.y = p->b.inputs;
     mm.y_stride = stride;
-    backend_matmul(p->site->backend, &mm, 1);
+    operator_matmul(p, OPERATOR_INPUTS, &mm, 1);
     for (int l = 0; l < m->shape.layers; l++)
-        backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
-                                                       .x = p->b.inputs + l * width,
-                                                       .x_stride = stride,
-                                                       .n = p->n,
-                                                       .cols = width,
-                                                       .w = m->global[SLOT_LAYER_INPUTS_NORM].v,
-                                                       .eps = m->hyper.eps * (float)m->shape.embd,
-                                                       .y = p->b.inputs + l * width,
-                                                       .y_stride = stride });
-    backend_gather(p->site->backend, &(struct gather){ .table = &m->global[SLOT_LAYER_INPUTS].w,
-                                                       .ids = m->lists.ids,
-                                                       .n = p->n,
-                                                       .y = p->b.inputs,
-                                                       .y_stride = stride,
-                                                       .add = true,
-                                                       .scale = sqrtf((float)width) });
+        operator_norm(p, &(struct norm){ .kind = NORM_RMS,
+                                         .x = p->b.inputs + l * width,
+                                         .x_stride = stride,
+                                         .n = p->n,
+                                         .cols = width,
+                                         .w = m->global[SLOT_LAYER_INPUTS_NORM].v,
+                                         .eps = m->hyper.eps * (float)m->shape.embd,
+                                         .y = p->b.inputs + l * width,
+                                         .y_stride = stride });
+    operator_gather(p, OPERATOR_EMBEDDING,
+                    &(struct gather){ .table = &m->global[SLOT_LAYER_INPUTS].w,
+                                      .ids = m->lists.ids,
+                                      .n = p->n,
+                                      .y = p->b.inputs,
+                                      .y_stride = stride,
+                                      .add = true,
+                                      .scale = sqrtf((float)width) });
     pass_scale_rows(p, p->b.inputs, stride, sqrtf(0.5f));
 }
 
@@ -390,20 +397,20 @@ static void pass_embed(const struct pass *p)
                         .y = p->b.x,
                         .y_stride = m->shape.embd,
                         .scale = m->hyper.embedding_scale };
-    backend_gather(p->site->backend, &g);
+    operator_gather(p, OPERATOR_EMBEDDING, &g);
     if (m->shape.layer_inputs) pass_embed_inputs(p);
     if (!m->global[SLOT_POSITION_EMBD].w.data) return;
     g.table = &m->global[SLOT_POSITION_EMBD].w;
     g.ids = m->lists.pos;
     g.add = true;
     g.scale = 1;
-    backend_gather(p->site->backend, &g);
+    operator_gather(p, OPERATOR_EMBEDDING, &g);
 }
 
 static struct pass pass_at(struct model *m, int layer, int n)
 {
     const struct site *s = model_site(m, layer);
-    return (struct pass){ .m = m, .site = s, .b = s->buffers, .n = n };
+    return (struct pass){ .m = m, .site = s, .b = s->buffers, .n = n, .layer = -1 };
 }
 
 /* Continue where `layer` runs. Only x and the second embedding are copied; one of the two sites is the host,
@@ -429,6 +436,7 @@ static void pass_move(struct pass *p, int layer)
 static void pass_run(struct pass *p)
 {
     struct model *m = p->m;
+    if (m->profile) m->profile->passes++;
     if (m->session.part.stage)
         pass_receive(p);
     else
@@ -438,6 +446,7 @@ static void pass_run(struct pass *p)
         pass_move(p, l);
         if (l == m->shape.layers - 1 && p->wanted < p->n) pass_check_hidden(p);
         pass_run_layer(p, &m->layers[l], l == m->shape.layers - 1);
+        p->layer = -1;
         if (m->rank) rank_alive(m->rank);
     }
     if (!part_is_last(&m->session.part)) pass_send(p);

@@ -27,16 +27,16 @@ void pass_copy_heads(const struct pass *p, struct strided from, struct strided t
     const struct model *m = p->m;
     const bool by_row = p->n < heads;
     for (int i = 0; i < (by_row ? p->n : heads); i++)
-        backend_mix(p->site->backend, &(struct mix){ .x = from.x + i * (by_row ? from.row : from.head),
-                                                     .x_stride = by_row ? from.head : from.row,
-                                                     .rows = by_row ? heads : p->n,
-                                                     .ids = m->lists.every,
-                                                     .weights = m->ones,
-                                                     .n = by_row ? heads : p->n,
-                                                     .k = 1,
-                                                     .cols = cols,
-                                                     .y = to.x + i * (by_row ? to.row : to.head),
-                                                     .y_stride = by_row ? to.head : to.row });
+        operator_mix(p, &(struct mix){ .x = from.x + i * (by_row ? from.row : from.head),
+                                       .x_stride = by_row ? from.head : from.row,
+                                       .rows = by_row ? heads : p->n,
+                                       .ids = m->lists.every,
+                                       .weights = m->ones,
+                                       .n = by_row ? heads : p->n,
+                                       .k = 1,
+                                       .cols = cols,
+                                       .y = to.x + i * (by_row ? to.row : to.head),
+                                       .y_stride = by_row ? to.head : to.row });
 }
 
 /* One product for each head with its own matrix. */
@@ -54,7 +54,7 @@ static void multiply_heads(const struct pass *p, const struct layer *l, enum slo
                                                   .y = to.x + h * to.head,
                                                   .y_stride = to.row };
     }
-    backend_matmul(p->site->backend, p->m->head_products, (int)w->count);
+    operator_matmul(p, OPERATOR_LATENT, p->m->head_products, (int)w->count);
 }
 
 /* h -> queries and reduced keys and values, with positions. */
@@ -71,14 +71,14 @@ static void project(const struct pass *p, const struct layer *l, const float *h,
     pass_call_observer(p, l,
                        (const enum slot[]){ reduced ? SLOT_LATENT_Q_A : SLOT_LATENT_Q, SLOT_LATENT_KV_A }, 2,
                        h, s->embd);
-    backend_matmul(p->site->backend, mm, 2);
+    operator_matmul(p, OPERATOR_QKV, mm, 2);
     if (reduced) {
         pass_norm_in_place(p, t->q_a, t->stride, s->q_lora, layer_slot(l, SLOT_LATENT_Q_A_NORM));
         pass_call_observer(p, l, (const enum slot[]){ SLOT_LATENT_Q_B }, 1, t->q_a, t->stride);
         mm[0] = pass_product(p, layer_slot(l, SLOT_LATENT_Q_B), NULL, t->q_a, t->stride);
         mm[0].y = t->q;
         mm[0].y_stride = t->stride;
-        backend_matmul(p->site->backend, mm, 1);
+        operator_matmul(p, OPERATOR_QKV, mm, 1);
     }
     pass_norm_in_place(p, t->kv, t->stride, s->kv_lora, layer_slot(l, SLOT_LATENT_KV_A_NORM));
     pass_rotate(p, l, t->q + s->nope_dims, t->stride, s->heads, s->nope_dims + s->rope_dims);
@@ -94,7 +94,7 @@ static void expand(const struct pass *p, const struct layer *l, const struct par
     struct matmul mm = pass_product(p, layer_slot(l, SLOT_LATENT_KV_B), NULL, t->kv, t->stride);
     mm.y = t->rest;
     mm.y_stride = t->stride;
-    backend_matmul(p->site->backend, &mm, 1);
+    operator_matmul(p, OPERATOR_QKV, &mm, 1);
     const struct strided key = { k, to, s->head_dim_k }, value = { v, to, s->head_dim_v };
     const struct strided rotated = { k + s->nope_dims, to, s->head_dim_k };
     pass_copy_heads(p, (struct strided){ t->rest, t->stride, both }, key, s->heads, s->nope_dims);

@@ -522,6 +522,7 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
 {
     int wanted;
     enum err_code rc;
+    const int64_t begun = m->profile ? clock_ns() : 0;
     if ((rc = batch_check_rows(m, rows, n, &wanted, why))) return rc;
     if ((rc = model_make_room(m, best && model_logits_are_raw(m) ? 0 : wanted, why))) return rc;
     m->logits_count = 0;
@@ -542,6 +543,7 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
         return rc;
     }
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
+    if (m->profile) m->profile->ns += clock_ns() - begun;
     return ERR_OK;
 }
 

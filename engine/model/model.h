@@ -135,6 +135,75 @@ void model_watch_experts(struct model *m, experts_seen_fn *see, void *ctx);
  * kernels: the first timed run then does not include loading. Later calls do nothing. Empties sequence 0. */
 enum err_code model_warm(struct model *m, struct err *why);
 
+/* ---------------------------------------------------------------- profile */
+
+/* The operators of a forward pass, and how a profile names them. A fused operation counts where its weights
+ * are: the activation function of a gated pair belongs to its gate and up matrices. */
+#define PASS_OPERATORS(X)                                                                                    \
+    X(EMBEDDING, "embedding")                                                                                \
+    X(INPUTS, "layer inputs") /* matrices of the second embedding */                                         \
+    X(NORM, "norm")                                                                                          \
+    X(QKV, "qkv matmul")                                                                                     \
+    X(LATENT, "latent matmul") /* one matrix for each head */                                                \
+    X(ROPE, "rope")                                                                                          \
+    X(KV_ROTATION, "kv rotation")                                                                            \
+    X(KV_STORE, "kv store")                                                                                  \
+    X(ATTENTION, "attention")                                                                                \
+    X(ATTENTION_OUT, "output matmul")                                                                        \
+    X(STATE_IN, "state input")                                                                               \
+    X(CONVOLUTION, "convolution")                                                                            \
+    X(STATE, "state update")                                                                                 \
+    X(STATE_OUT, "state output")                                                                             \
+    X(GATE_UP, "ffn gate/up")                                                                                \
+    X(ACTIVATION, "activation")                                                                              \
+    X(DOWN, "ffn down")                                                                                      \
+    X(ROUTER, "router")                                                                                      \
+    X(EXPERTS_UP, "experts gate/up")                                                                         \
+    X(EXPERTS_DOWN, "experts down")                                                                          \
+    X(SHARED_UP, "shared expert gate/up")                                                                    \
+    X(SHARED_DOWN, "shared expert down")                                                                     \
+    X(COPY, "add and copy")                                                                                  \
+    X(CHECK, "finite check")                                                                                 \
+    X(LOGITS, "logits")                                                                                      \
+    X(LARGEST, "largest logit")
+
+enum pass_operator {
+#define OPERATOR_ID(id, name) OPERATOR_##id,
+    PASS_OPERATORS(OPERATOR_ID)
+#undef OPERATOR_ID
+        OPERATOR_COUNT
+};
+extern const char *const PASS_OPERATOR_NAMES[OPERATOR_COUNT];
+
+/* What one operator of one layer did. */
+struct profile_cell {
+    int64_t calls;
+    int64_t ns;    /* wall time of the thread that runs the pass */
+    int64_t bytes; /* weights of products, keys and values of attention, states: each read once in a call;
+                      activations of the other operators */
+    double ops;    /* of products, attention and recurrences; a multiply-add counts as 2. 0: there are none */
+    int64_t rows;  /* of the largest product, or of attention; 0: neither */
+    const struct format *format; /* of that product's weights; NULL: no product */
+    int64_t format_bytes;        /* of these */
+};
+/* The passes between model_profile(m, p) and model_profile(m, NULL). */
+struct pass_profile {
+    int layers;
+    struct profile_cell *cells; /* owned: profile_free; profile_at */
+    int64_t passes, ns;         /* ns: of the calls of model_forward */
+};
+/* Errors: ERR_NOMEM; ERR_USAGE for a model whose operators this process does not run one after the other
+ * (layers on a device, ranks). *p needs profile_free also after an error. */
+enum err_code profile_init(struct pass_profile *p, const struct model *m, struct err *why);
+void profile_free(struct pass_profile *p);
+/* layer -1: outside the layers. */
+static inline struct profile_cell *profile_at(const struct pass_profile *p, int layer, enum pass_operator op)
+{
+    return &p->cells[(layer + 1) * OPERATOR_COUNT + (int)op];
+}
+/* Add up all later forward passes in p, which is borrowed; NULL: no longer. */
+void model_profile(struct model *m, struct pass_profile *p);
+
 /* ---------------------------------------------------------------- several processes */
 
 /* With parallel= in its config, ranks run the model (engine/parallel), and every function above works as for

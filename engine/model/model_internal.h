@@ -166,6 +166,7 @@ struct model {
     struct not_finite not_finite; /* set by forward_pass; cleared before the first batch */
     struct observer observer;
     struct experts_watch experts_watch;
+    struct pass_profile *profile; /* NULL: none is made */
     bool warm;
     struct ranks *ranks;        /* they run this model, and no site has a backend; NULL: this process does */
     struct backend_info remote; /* of rank 0 */

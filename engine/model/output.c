@@ -61,7 +61,9 @@ void pass_check_hidden(const struct pass *p)
     struct model *m = p->m;
     const int64_t embd = m->shape.embd;
     if (p->site == &m->sites[SITE_HOST]) {
+        const int64_t begun = operator_begin(p);
         for (int i = 0; i < p->n; i++) pass_check_row(p, p->b.x + i * embd, embd, i);
+        operator_end(p, OPERATOR_CHECK, begun, 1);
         return;
     }
     for (int i = 0; i < p->n && p->b.best; i += (int)m->widths.logit_rows) {
@@ -150,7 +152,9 @@ void pass_run_output(const struct pass *p)
         mm.n = n;
         mm.y = p->b.logits;
         mm.y_stride = w->w.rows;
-        if (w->w.rows) backend_matmul(p->site->backend, &mm, 1);
+        if (w->w.rows) operator_matmul(p, OPERATOR_LOGITS, &mm, 1);
+        const int64_t begun = operator_begin(p);
         pass_take_logits(p, i, n);
+        operator_end(p, OPERATOR_LARGEST, begun, 1);
     }
 }

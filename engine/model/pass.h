@@ -11,7 +11,32 @@ struct pass {
     struct buffers b;
     int n;
     int wanted; /* number of rows with requested logits: m->lists.wanted[] */
+    int layer;  /* that runs now, for a profile; -1: none */
 };
+
+/* operators.c: the backend's operations where the pass is. If a profile is made, their time, bytes and
+ * operations are added to it. Operations that serve several purposes are told which. */
+void operator_gather(const struct pass *p, enum pass_operator op, const struct gather *o);
+void operator_mix(const struct pass *p, const struct mix *o);
+void operator_matmul(const struct pass *p, enum pass_operator op, const struct matmul *o, int count);
+void operator_gated(const struct pass *p, enum pass_operator op, const struct gated *o);
+void operator_expert_up(const struct pass *p, const struct expert_up *o);
+void operator_expert_down(const struct pass *p, const struct expert_down *o);
+void operator_norm(const struct pass *p, const struct norm *o);
+void operator_rope(const struct pass *p, const struct rope *o);
+void operator_hadamard(const struct pass *p, const struct hadamard *o);
+void operator_kv_store(const struct pass *p, const struct kv_store *o);
+void operator_attention(const struct pass *p, const struct attention *o);
+void operator_activate(const struct pass *p, const struct activate *o);
+void operator_convolve(const struct pass *p, const struct convolution *o);
+void operator_recur(const struct pass *p, const struct recurrence *o);
+/* The same for work of the host: when it begins; 0: no profile is made. calls: 0 where it continues another
+ * operation. */
+static inline int64_t operator_begin(const struct pass *p)
+{
+    return p->m->profile ? clock_ns() : 0;
+}
+void operator_end(const struct pass *p, enum pass_operator op, int64_t begun, int calls);
 
 /* The product of w and n rows of x; the caller sets where it goes. */
 struct matmul pass_product(const struct pass *p, const struct bound *w, const struct bound *bias,

@@ -153,7 +153,7 @@ static void state_project(const struct pass *p, const struct layer *l, const flo
         at += arch_dim(ARCH_SLOTS[SLOTS[i]].rows, m->hyper.arch, &m->shape);
     }
     pass_call_observer(p, l, used, count, h, m->shape.embd);
-    backend_matmul(p->site->backend, mm, count);
+    operator_matmul(p, OPERATOR_STATE_IN, mm, count);
 }
 
 /* One matrix computed, for each group, its q, k, v of all its heads, and their gates: sort these. */
@@ -188,16 +188,16 @@ static void run_short_convolution(const struct pass *p, const struct layer *l, c
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
-    backend_convolve(p->site->backend, &(struct convolution){ .rows = rows_of(p, l, 0),
-                                                              .taps = m->shape.state.taps,
-                                                              .channels = embd,
-                                                              .w = l->state.convolution,
-                                                              .x = x + 2 * embd,
-                                                              .before = x,
-                                                              .after = x + embd,
-                                                              .x_stride = m->widths.qkv,
-                                                              .y = y,
-                                                              .y_stride = m->widths.attn });
+    operator_convolve(p, &(struct convolution){ .rows = rows_of(p, l, 0),
+                                                .taps = m->shape.state.taps,
+                                                .channels = embd,
+                                                .w = l->state.convolution,
+                                                .x = x + 2 * embd,
+                                                .before = x,
+                                                .after = x + embd,
+                                                .x_stride = m->widths.qkv,
+                                                .y = y,
+                                                .y_stride = m->widths.attn });
 }
 
 /* Numbers of the heads: those of a delta net are beta and alpha, each of all heads or alternating by group.
@@ -220,16 +220,16 @@ static void run_recurrence(const struct pass *p, const struct layer *l, float *x
     const bool delta = m->hyper.arch->state == MIXER_DELTA;
     const int64_t keys = (int64_t)t->groups * t->key_dim, inner = (int64_t)t->heads * t->value_dim;
     float *in = x + at.inputs;
-    backend_convolve(p->site->backend, &(struct convolution){ .rows = rows_of(p, l, 0),
-                                                              .taps = t->taps,
-                                                              .channels = t->channels,
-                                                              .w = l->state.convolution,
-                                                              .bias = l->state.bias,
-                                                              .silu = true,
-                                                              .x = in,
-                                                              .x_stride = m->widths.qkv,
-                                                              .y = in,
-                                                              .y_stride = m->widths.qkv });
+    operator_convolve(p, &(struct convolution){ .rows = rows_of(p, l, 0),
+                                                .taps = t->taps,
+                                                .channels = t->channels,
+                                                .w = l->state.convolution,
+                                                .bias = l->state.bias,
+                                                .silu = true,
+                                                .x = in,
+                                                .x_stride = m->widths.qkv,
+                                                .y = in,
+                                                .y_stride = m->widths.qkv });
     struct recurrence r = { .rows = rows_of(p, l, (t->taps - 1) * t->channels),
                             .kind = delta ? RECURRENCE_DELTA : RECURRENCE_SCAN,
                             .heads = t->heads,
@@ -251,7 +251,7 @@ static void run_recurrence(const struct pass *p, const struct layer *l, float *x
                             .y = y,
                             .y_stride = m->widths.attn };
     if (delta) r.beta = head_scalars_of(p, l, x + at.heads, 0);
-    backend_recur(p->site->backend, &r);
+    operator_recur(p, &r);
 }
 
 /* The norms of the outputs of Mamba-2, over the heads of each group. */

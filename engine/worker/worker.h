@@ -9,9 +9,9 @@
  *         Load a model. shapes: optional, measured kernels (struct backend_options).
  *   {"id":1,"op":"open","train":true,"config":LINE}
  *         No model: each cell trains one from scratch.
- *   {"id":2,"op":"cell","workload":"tg64","seed":7,"turn_steps":8,"turn_passes":1}
- *         One timed run. turn_*: optional; before each turn of so many decode steps, or forward
- *         passes of the prompt, the worker waits for "go".
+ *   {"id":2,"op":"cell","workload":"tg64","seed":7,"turn_steps":8,"turn_passes":1,"profile":true}
+ *         One timed run. profile: optional; the result has "profile", too. turn_*: optional; before each turn
+ * of so many decode steps, or forward passes of the prompt, the worker waits for "go".
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
  *         turn_s: optional; after so many seconds of work (whole steps) the worker waits for "go".
  *         So two workers can use the whole machine alternately.
@@ -74,6 +74,10 @@
  *
  * - cell in turns, also: turn_s [one per turn], prefill_turns, skipped_s, skipped_tokens (struct cell_result)
  *
+ * - cell with a profile, also: profile {layers, prefill, decode: each {passes, seconds, operators: [one
+ * object for each operator of each layer that ran: layer (-1: outside the layers), operator, calls, seconds,
+ * bytes, ops, format and rows of the largest product (struct profile_cell)]}}
+ *
  * - cell that trains: workload, train_s, steps, skipped_steps, train_tokens, first_loss, train_loss,
  *   parameter_bytes, activation_bytes, optimizer_bytes, work_hash, output_hash, and resource use (the peak
  *   memory is that of this cell alone)
@@ -100,7 +104,8 @@
 #include "engine/text/text.h"
 
 struct model;
-struct workload; /* engine/config/config.h */
+struct pass_profile; /* engine/model/model.h */
+struct workload;     /* engine/config/config.h */
 
 /* Serve requests on fd until "close" or end of file. Errors: only of the socket itself (ERR_IO, ERR_FORMAT,
  * ERR_NOMEM). */
@@ -184,6 +189,8 @@ struct cell_hooks {
     bool (*turn)(void *ctx);
     int turn_steps, turn_passes;
     void *ctx;
+    /* NULL, or [2]: takes the passes of the prompt, and the decode steps. Filling the cache is in neither. */
+    struct pass_profile *profile;
 };
 /* hooks NULL: none. */
 enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,

@@ -106,6 +106,13 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
 /* The request "cell" for a workload of requests that come and go (worker_load.c). */
 enum err_code worker_load(struct worker *w, const struct workload *load, uint64_t seed, struct err *why);
 
+/* worker_profile.c: prepare the profiles both[2] of a cell (struct cell_hooks); write them into the cell's
+ * result (NULL: there is none) and free them. Errors: those of profile_init; ERR_USAGE for a workload without
+ * prompt and decode steps. */
+enum err_code worker_profile_begin(struct pass_profile *both, const struct worker *w,
+                                   const struct workload *load, struct err *why);
+void worker_profile_end(json_t *o, struct pass_profile *both);
+
 /* Append to a result's "spans": when a phase ran (clock_ns). */
 void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns);
 

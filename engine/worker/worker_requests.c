@@ -290,15 +290,21 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
                   passes = json_get_int(request, "turn_passes", 0);
     if (steps < 0 || steps > INT32_MAX || passes < 0 || passes > INT32_MAX)
         return err_set(why, ERR_USAGE, "turn_steps and turn_passes: expected 0 to 2^31-1");
+    const bool wanted = json_get_bool(request, "profile", false);
+    struct pass_profile profile[2];
     const struct cell_hooks hooks = { .progress = cell_report_progress,
                                       .turn = steps || passes ? cell_wait_turn : NULL,
                                       .turn_steps = (int)steps,
                                       .turn_passes = (int)passes,
-                                      .ctx = w };
+                                      .ctx = w,
+                                      .profile = wanted ? profile : NULL };
+    if (wanted && (rc = worker_profile_begin(profile, w, &load, why))) return rc;
     const struct usage before = usage_now();
     const struct ranks_usage ranks = ranks_usage_now(w);
-    if ((rc = cell_run(&result, w->model, &load, seed, &hooks, why))) return rc;
-    json_t *o = cell_json(w, &load, &result);
+    rc = cell_run(&result, w->model, &load, seed, &hooks, why);
+    json_t *o = rc ? NULL : cell_json(w, &load, &result);
+    if (wanted) worker_profile_end(o, profile);
+    if (rc) return rc;
     usage_put(o, before);
     ranks_usage_put(o, w, &ranks);
     cell_result_free(&result);

@@ -211,6 +211,12 @@ static void cell_put_span(struct cell *c, const char *name, int64_t from_ns)
     c->out->spans[c->out->n_spans++] = (struct cell_span){ name, from_ns, clock_ns() };
 }
 
+/* Whose passes are counted from now on: those of the prompt (0), decode steps (1), none (-1). */
+static void cell_profile(struct cell *c, int phase)
+{
+    model_profile(c->m, c->hooks.profile && phase >= 0 ? &c->hooks.profile[phase] : NULL);
+}
+
 static enum err_code cell_run_tokens(struct cell *c, struct err *why)
 {
     const struct workload *w = c->w;
@@ -225,6 +231,7 @@ static enum err_code cell_run_tokens(struct cell *c, struct err *why)
     if (w->prompt) {
         double seconds;
         start = clock_ns();
+        cell_profile(c, 0);
         if ((rc = cell_prefill(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
         /* in turns, waiting for the others is not part of the time to the first token */
         c->out->ttft_s = c->hooks.turn ? seconds : (double)(clock_ns() - start) * 1e-9;
@@ -236,6 +243,7 @@ static enum err_code cell_run_tokens(struct cell *c, struct err *why)
     c->out->prefill_turns = c->out->turns;
     if (!w->gen) return ERR_OK;
     start = clock_ns();
+    cell_profile(c, 1);
     if ((rc = cell_decode(c, w->depth + w->prompt, why))) return rc;
     cell_put_span(c, "decode", start);
     return ERR_OK;
@@ -339,6 +347,7 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
         rc = cell_alloc(&c, why);
         if (!rc) rc = cell_make_prompts(&c, seed, why);
         if (!rc) rc = cell_run_tokens(&c, why);
+        cell_profile(&c, -1);
         if (!rc) cell_hash_output(&c);
     }
     if (!rc)

@@ -138,12 +138,33 @@ static bool open_device(struct opencl *o)
     return o->scratch;
 }
 
+/* A device may allow smaller groups, or have less local memory, than the largest kernel needs. It would fail
+ * in the middle of a pass. */
+static enum err_code check_limits(const struct device_info *d, struct err *why)
+{
+    enum { GROUP_ITEMS = 256, LOCAL_BYTES = 28 << 10 };
+    if (d->group_items >= 0 && d->group_items < GROUP_ITEMS)
+        return err_set(
+            why, ERR_ABSENT,
+            "%s (%s) allows work groups of %lld items; the kernels need groups of %d: expected another "
+            "device, or device=cpu",
+            d->name, d->model, (long long)d->group_items, GROUP_ITEMS);
+    if (d->local_bytes >= 0 && d->local_bytes < LOCAL_BYTES)
+        return err_set(
+            why, ERR_ABSENT,
+            "%s (%s) has %lld bytes of local memory; the kernels need %d: expected another device, or "
+            "device=cpu",
+            d->name, d->model, (long long)d->local_bytes, LOCAL_BYTES);
+    return ERR_OK;
+}
+
 enum err_code opencl_open(struct backend **out, const char *device, const struct backend_options *options,
                           struct err *why)
 {
     struct opencl *o = calloc(1, sizeof *o);
     if (!o) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
-    const enum err_code rc = device_find(&o->device, &o->id, device, why);
+    enum err_code rc = device_find(&o->device, &o->id, device, why);
+    if (!rc) rc = check_limits(&o->device, why);
     if (rc) {
         free(o);
         return rc;

@@ -7,7 +7,10 @@
  *   FAULT_WHEN=FILE                  calls are counted only while the file exists
  *   FAULT_ALLOC_BYTES=N              buffers of more than N bytes in all cannot be had
  *   FAULT_MEMORY_BYTES=N             what the device says it has
- *   FAULT_BUFFER_BYTES=N             what it says one buffer may have */
+ *   FAULT_BUFFER_BYTES=N             what it says one buffer may have
+ *   FAULT_GROUP_ITEMS=N              work items that a group may have; larger groups are refused
+ *   FAULT_LOCAL_BYTES=N              local memory; kernels that need more are refused
+ *   FAULT_WITHOUT=NAME               an extension that it does not name: cl_khr_fp16 */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <dlfcn.h>
@@ -47,11 +50,32 @@ static cl_int fault(const char *name)
     return code;
 }
 
+/* How a device refuses a kernel that exceeds its limits; CL_SUCCESS: it does not. */
+static cl_int refusal(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *local)
+{
+    const long long items = number("FAULT_GROUP_ITEMS"), bytes = number("FAULT_LOCAL_BYTES");
+    long long group = 1;
+    cl_device_id device = NULL;
+    cl_ulong used = 0;
+    for (cl_uint i = 0; local && i < dims; i++) group *= (long long)local[i];
+    if (items >= 0 && group > items) return CL_INVALID_WORK_GROUP_SIZE;
+    if (bytes < 0) return CL_SUCCESS;
+    /* looked up, not linked: PoCL starts programs without OpenCL, which are given this library, too */
+    cl_int (*of_queue)(cl_command_queue, cl_command_queue_info, size_t, void *,
+                       size_t *) = next("clGetCommandQueueInfo");
+    cl_int (*of_kernel)(cl_kernel, cl_device_id, cl_kernel_work_group_info, size_t, void *,
+                        size_t *) = next("clGetKernelWorkGroupInfo");
+    if (of_queue(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL) ||
+        of_kernel(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used, NULL))
+        return CL_SUCCESS;
+    return (long long)used > bytes ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+}
+
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
                               const size_t *global, const size_t *local, cl_uint waits, const cl_event *wait,
                               cl_event *event)
 {
-    const cl_int code = fault(__func__);
+    const cl_int fails = fault(__func__), code = fails ? fails : refusal(queue, kernel, dims, local);
     cl_int (*f)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint,
                 const cl_event *, cl_event *) = next(__func__);
     return code ? code : f(queue, kernel, dims, offset, global, local, waits, wait, event);
@@ -97,12 +121,17 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void
 
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *value, size_t *got)
 {
-    const char *name = what == CL_DEVICE_GLOBAL_MEM_SIZE      ? "FAULT_MEMORY_BYTES"
-                       : what == CL_DEVICE_MAX_MEM_ALLOC_SIZE ? "FAULT_BUFFER_BYTES"
-                                                              : NULL;
+    const char *name = what == CL_DEVICE_GLOBAL_MEM_SIZE       ? "FAULT_MEMORY_BYTES"
+                       : what == CL_DEVICE_MAX_MEM_ALLOC_SIZE  ? "FAULT_BUFFER_BYTES"
+                       : what == CL_DEVICE_LOCAL_MEM_SIZE      ? "FAULT_LOCAL_BYTES"
+                       : what == CL_DEVICE_MAX_WORK_GROUP_SIZE ? "FAULT_GROUP_ITEMS"
+                                                               : NULL;
     cl_int (*f)(cl_device_id, cl_device_info, size_t, void *, size_t *) = next(__func__);
     const cl_int code = f(device, what, size, value, got);
     if (!code && name && value && size >= sizeof(cl_ulong) && number(name) >= 0)
         memcpy(value, &(cl_ulong){ (cl_ulong)number(name) }, sizeof(cl_ulong));
+    const char *without = what == CL_DEVICE_EXTENSIONS && !code && value ? getenv("FAULT_WITHOUT") : NULL;
+    char *at = without ? strstr(value, without) : NULL;
+    if (at) memset(at, '-', strlen(without)); /* no extension has this name */
     return code;
 }

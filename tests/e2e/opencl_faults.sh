@@ -46,6 +46,14 @@ for bytes in 300000 $((all * 8 / 10)); do
   says err 'opencl:0.*(do not fit|does not fit)|does not fit: opencl:0'
 done
 
+# ---------------------------------------------------------------- limits
+faulty FAULT_GROUP_ITEMS=64 -- expect 7 run -p x -n 1 --device opencl:0
+says err 'opencl:0 .* allows work groups of 64 items; the kernels need groups of 256: expected another device, or device=cpu'
+faulty FAULT_LOCAL_BYTES=0 -- expect 7 run -p x -n 1 --device opencl:0
+says err 'opencl:0 .* has 0 bytes of local memory; the kernels need [0-9]+: expected another device, or device=cpu'
+faulty FAULT_GROUP_ITEMS=256 FAULT_LOCAL_BYTES=28672 FAULT_WITHOUT=cl_khr_fp64 -- text 0 -c 64 --device opencl:0
+cmp -s "$T/out" "$T/here" || fail "greedy text of the smallest device differs: $(diff "$T/here" "$T/out" | head -c 300)"
+
 # ---------------------------------------------------------------- loss
 for call in clEnqueueNDRangeKernel clFinish clEnqueueReadBuffer; do
   faulty FAULT_CALL=$call FAULT_AT=20 FAULT_CODE=$LOST -- text 7 -c 64 --device opencl:0

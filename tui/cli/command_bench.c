@@ -14,6 +14,7 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_bench_grid.h"
+#include "tui/cli/command_bench_profile.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -41,6 +42,11 @@ const struct cli_flag FLAGS_BENCH[] = {
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
       .help = "timed repetitions; default 5" },
     { .name = "--no-warmup", .help = "no untimed run before each workload" },
+    { .name = "--profile",
+      .help = "time, calls, bytes and operations of each operator of the passes of one workload (default "
+              "pp512+tg128), and its share of the machine's limit" },
+    { .name = "--layers", .help = "with --profile: a row for each layer" },
+    { .name = "--folded", .value = "FILE", .help = "with --profile: write folded stacks for flame graph tools" },
     FLAG_LABEL_ROW,
     { .name = NULL },
 };
@@ -557,6 +563,8 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
 int command_bench(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
+    if (bench_profile_check(a, &why)) return cli_fail(a, &why);
+    if (args_has(a, "--profile")) return bench_profile(g, a);
     struct bench *b = calloc(1, sizeof *b);
     if (!b) return cli_fail_memory(a);
     b->g = g;

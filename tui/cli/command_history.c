@@ -303,15 +303,19 @@ static enum err_code show_cells(struct table *t, struct db *d, const struct run_
 
 static enum err_code show_table(struct table *t, struct db *d, const struct run_row *run, struct err *why)
 {
-    if (run->outcome_json && !strcmp(run->kind, "bench"))
-        table_init(t, &DOCUMENT_BENCH);
-    else if (run->outcome_json && !strcmp(run->kind, "eval"))
-        table_init(t, &DOCUMENT_EVAL);
-    else if (run->outcome_json && !strcmp(run->kind, "task"))
-        table_init(t, &DOCUMENT_EVAL_TASK);
-    else
-        return show_cells(t, d, run, why);
-    return recorded_table(t, run, why);
+    static const struct {
+        const char *kind;
+        const struct document *document;
+    } TABLES[] = { { "bench", &DOCUMENT_BENCH },
+                   { "eval", &DOCUMENT_EVAL },
+                   { "profile", &DOCUMENT_PROFILE },
+                   { "task", &DOCUMENT_EVAL_TASK } };
+    for (size_t i = 0; run->outcome_json && i < COUNT_OF(TABLES); i++) {
+        if (strcmp(run->kind, TABLES[i].kind)) continue;
+        table_init(t, TABLES[i].document);
+        return recorded_table(t, run, why);
+    }
+    return show_cells(t, d, run, why);
 }
 
 static enum err_code show_ab(const struct cli_global *g, struct table *t, struct db *d, int64_t id,

@@ -42,14 +42,24 @@ static enum err_code report_of(struct str *text, const struct cli_global *g, int
     struct db *d = NULL;
     struct report_source *source = NULL;
     struct report *report = NULL;
+    struct run_row run = { 0 };
     enum err_code rc = db_open(&d, g->db_path, why);
-    if (!rc) rc = report_load(&source, d, id, why);
-    if (!rc) rc = report_build(&report, source, why);
+    if (!rc) rc = db_run_get(d, id, &run, why);
+    if (!rc && run.outcome_json && !strcmp(run.kind, "profile")) {
+        json_t *document = NULL;
+        rc = json_parse(&document, run.outcome_json, strlen(run.outcome_json), why);
+        if (!rc) rc = report_profile(&report, document, id, why);
+        json_decref(document);
+    } else {
+        if (!rc) rc = report_load(&source, d, id, why);
+        if (!rc) rc = report_build(&report, source, why);
+    }
     if (!rc) report_write(text, report, format);
     if (!rc && text->failed)
         rc = err_set(why, ERR_NOMEM, "out of memory for the report of run %lld", (long long)id);
     report_free(report);
     report_source_free(source);
+    run_row_free(&run);
     db_close(d);
     return rc;
 }

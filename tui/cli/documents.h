@@ -45,6 +45,7 @@
     X(METHOD_ERRORS) \
     X(METHOD_TENSORS) \
     X(PARALLEL) \
+    X(PROFILE) \
     X(PRUNE) \
     X(PUSH) \
     X(PUSH_QUEUE) \

@@ -67,6 +67,10 @@ struct report;
 enum err_code report_build(struct report **out, const struct report_source *s, struct err *why);
 void report_free(struct report *r); /* accepts NULL */
 
+/* The report of a run of `qdyno bench --profile`, from its stored document. Errors: ERR_USAGE (it has no
+ * profile), ERR_NOMEM. */
+enum err_code report_profile(struct report **out, const json_t *document, int64_t run_id, struct err *why);
+
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_SVG };
 /* Chooses the format by the ending of the file name. ERR_USAGE lists the possible endings. */
 enum err_code report_format_of(enum report_format *out, const char *path, struct err *why);
