@@ -157,13 +157,13 @@ typedef void w8a8_dot_fn(const struct w8a8_dot *d);
 /* The kernels of one format. They see blocks only: in a format with a row tail they work as if the row's
  * scale were 1, and the drivers multiply by it (format_row_scale of cpu.h). */
 struct format_kernels {
-    format_decode_fn *decode;          /* blocks to f32, same bits as the reference decode */
-    dot_fn *dot_f32;                   /* f32 activations, f32 (or better) sums */
-    dot_fn *dot_q8;                    /* NULL: the format has no product with 8-bit activations */
-    unpack_bf16_fn *unpack_bf16;       /* NULL: the GEMM kernel decodes and rounds */
-    unpack_q8_fn *unpack_q8;           /* NULL: no integer GEMM */
-    bool wide_q8;                      /* the q8_kind.wide that unpack_q8 produces */
-    int int8_from;                     /* rows from which integer GEMM is faster than dot_q8; 0: gemm_int8's */
+    format_decode_fn *decode;    /* blocks to f32, same bits as the reference decode */
+    dot_fn *dot_f32;             /* f32 activations, f32 (or better) sums */
+    dot_fn *dot_q8;              /* NULL: the format has no product with 8-bit activations */
+    unpack_bf16_fn *unpack_bf16; /* NULL: the GEMM kernel decodes and rounds */
+    unpack_q8_fn *unpack_q8;     /* NULL: no integer GEMM */
+    bool wide_q8;                /* the q8_kind.wide that unpack_q8 produces */
+    int int8_from; /* rows from which integer GEMM is faster than dot_q8; 0: gemm_int8.min_rows */
     unpack_columns_fn *unpack_columns; /* NULL: gemm_columns cannot be used */
     bool sums16;                       /* dot_q8 reads q.sum16 */
     cached_rows_fn *row_scores;        /* both NULL: attention decodes the rows and uses those of f32 */
