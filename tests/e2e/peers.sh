@@ -60,7 +60,7 @@ peers 0 --shape tiny --formats q4_0 -p 16 -n 4 -r 1 "$T/one/build/bin/llama-benc
 "$QDYNO" stories -n 150 >"$T/stories.txt"
 expect 0 -o json eval -f "$T/stories.txt" -c 128 -C "model=$T/tiny.gguf"
 ours=$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["rows"][0]["perplexity"])' <"$T/out")
-estimate() { echo "echo \"Final estimate: PPL = $1 +/- 0.1\""; }
+estimate() { echo "echo \"Final estimate: PPL over 3 chunks for n_ctx=128 = $1 +/- 0.1\""; }
 fake "$T/one/build/bin/llama-perplexity" "$(estimate "$ours")"
 fake "$T/two/build/bin/llama-perplexity" "case \$* in *'-ub 1 '*) $(estimate 1.5) ;; *) $(estimate "$ours") ;; esac"
 peers 0 -m "$T/tiny.gguf" -p 16 -n 4 -t 1 -r 1 --json "$T/one/build/bin/llama-bench" "$T/two/build/bin/llama-bench" &&

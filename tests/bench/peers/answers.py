@@ -14,7 +14,8 @@ CTX = 128
 TOLERANCE = 0.01  # of the logarithm of a perplexity; activations rounded in other ways differ by less
 ROWS = (CTX, 1)
 STORIES = "30"
-FINAL = re.compile(r"Final estimate: PPL.*?=\s*(\S+)")
+FINAL = re.compile(r"Final estimate: PPL.*= (\S+) \+/-")
+TRIES = 5  # mainline of 2026 sometimes ends before its log thread has written the last line
 
 
 def write_text(run, qdyno, folder):
@@ -33,13 +34,16 @@ def our_perplexity(run, options, folder, model, text):
 
 
 def peer_perplexity(run, options, program, model, text, rows):
-    said = run([program, "-m", model, "-f", text, "-c", str(CTX), "-b", str(CTX), "-ub", str(rows), "-t",
-                str(options.threads)], both=True)
-    found = FINAL.search(said)
-    try:
-        return float(found.group(1)) if found else math.nan
-    except ValueError:
-        return math.nan
+    for _ in range(TRIES):
+        said = run([program, "-m", model, "-f", text, "-c", str(CTX), "-b", str(CTX), "-ub", str(rows), "-t",
+                    str(options.threads)], both=True)
+        found = FINAL.search(said)
+        if found:
+            try:
+                return float(found.group(1))
+            except ValueError:
+                return math.nan
+    return math.nan
 
 
 def judge(ours, theirs):
