@@ -125,6 +125,19 @@ void evidence_free(struct evidence *e);
 struct evidence_rate evidence_decode(const struct evidence *e, const char *line, int depth);
 /* The rate of a prompt of `prompt` tokens with an empty cache, one sequence. */
 struct evidence_rate evidence_prefill(const struct evidence *e, const char *line, int prompt);
+/* What a value of one setting is worth: of the newest run that timed two configs which differ in it alone, on
+ * the same workload and with as many blocks. Of several values it is the fastest one, and the level of the
+ * interval is divided by their number. */
+struct evidence_effect {
+    int64_t run;
+    const char *value; /* of the setting; borrowed from the process */
+    char with[CONFIG_LINE], without[CONFIG_LINE], workload[640];
+    const char *metric; /* "decode_tok_s" or "prefill_tok_s" */
+    int blocks;
+    struct interval log_ratio; /* with / without, 90 % */
+};
+/* false: no such run. e NULL is fine. */
+bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evidence_effect *out);
 /* The canonical line of config number i that was timed; NULL past the last. */
 const char *evidence_line(const struct evidence *e, int i);
 /* Decode rates of a config on other workloads than `depth`: "640 tok/s on tg64 (run 3)"; "" none. */
@@ -213,6 +226,8 @@ struct rule_case {
     const struct prediction *reference; /* of the unchanged file */
     enum goal goal;
     int64_t memory_limit; /* 0: the machine's memory */
+    /* of the model on this machine; NULL: a described machine, on which nothing can be measured */
+    const struct evidence *evidence;
 };
 /* Memory that the case has for a model: the limit, or that of the GPU or the machine. <= 0: unknown. */
 int64_t rule_case_memory(const struct rule_case *c);

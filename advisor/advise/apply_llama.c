@@ -50,6 +50,7 @@ static const struct lost {
     { KNOB_OVERSIZE, "llama.cpp reads weights that exceed memory from disk without being asked" },
     { KNOB_FORCE, "llama.cpp checks the parts of a file itself" },
     { KNOB_HANDICAP, "only for tests of qdyno" },
+    { KNOB_GRID, "changes nothing that runs" },
     { KNOB_ENGINE, "a config of another engine is not translated" },
     { KNOB_BIN, "the program of another engine" },
     { KNOB_ARGS, "arguments of another engine" },

@@ -210,6 +210,64 @@ struct evidence_rate evidence_prefill(const struct evidence *e, const char *line
     return rate_finish(r);
 }
 
+/* ---------------------------------------------------------------- one setting */
+
+/* Whether `with` is `without` and one further setting with another value than the default. */
+static bool differs_in(const char *with, const char *without, enum knob_id setting, const char **value)
+{
+    struct config a, b;
+    if (config_parse(&a, with, NULL) || config_parse(&b, without, NULL)) return false;
+    *value = config_text(&a, setting);
+    if (!a.given[setting] || !strcmp(*value, config_text(&b, setting)) ||
+        strcmp(config_text(&b, setting), KNOBS[setting].otherwise))
+        return false;
+    a.given[setting] = b.given[setting] = false;
+    return config_same(&a, &b);
+}
+
+/* Paired by block. false: not as many blocks, or too few. */
+static bool effect_of(struct evidence_effect *out, const struct evidence_series *with,
+                      const struct evidence_series *without, double confidence)
+{
+    const bool decode = with->decode.n > 0;
+    const struct units *a = decode ? &with->decode : &with->prefill,
+                       *b = decode ? &without->decode : &without->prefill;
+    double d[UNITS_MOST];
+    if (a->n != b->n || a->n < 2) return false;
+    for (int i = 0; i < a->n; i++) d[i] = a->y[i] - b->y[i];
+    const struct interval x = stats_t_interval(d, a->n, confidence);
+    if (out->run && out->log_ratio.estimate >= x.estimate) return false;
+    out->run = with->run_id;
+    out->blocks = a->n;
+    out->metric = METRICS[decode ? METRIC_DECODE_RATE : METRIC_PREFILL_RATE].name;
+    out->log_ratio = x;
+    return true;
+}
+
+bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evidence_effect *out)
+{
+    const char *value;
+    *out = (struct evidence_effect){ .run = 0 };
+    for (int b = 0; e && b < e->n && !out->run; b++) {
+        const struct evidence_series *without = &e->series[b];
+        int values = 0;
+        for (int pass = 0; pass < 2; pass++) /* counts the values, then compares them */
+            for (int a = 0; a < e->n; a++) {
+                const struct evidence_series *with = &e->series[a];
+                if (with->run_id != without->run_id || !workload_equal(&with->workload, &without->workload) ||
+                    !differs_in(with->line, without->line, setting, &value))
+                    continue;
+                if (!pass) values++;
+                if (!pass || !effect_of(out, with, without, 1 - (1 - CONFIDENCE) / values)) continue;
+                out->value = value;
+                snprintf(out->with, sizeof out->with, "%s", with->line);
+                snprintf(out->without, sizeof out->without, "%s", without->line);
+                workload_line(&with->workload, out->workload, sizeof out->workload);
+            }
+    }
+    return out->run != 0;
+}
+
 const char *evidence_line(const struct evidence *e, int i)
 {
     for (int k = 0; e && k < e->n; k++)

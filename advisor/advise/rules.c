@@ -285,6 +285,94 @@ static bool rule_threads(struct rule_finding *f, const struct rule_case *c)
     return true;
 }
 
+/* What a measured A/B of one setting says. false: there is none on this machine. */
+static bool finding_set_effect(struct rule_finding *f, const struct rule_case *c, enum knob_id setting)
+{
+    struct evidence_effect x;
+    const struct knob *k = &KNOBS[setting];
+    if (!evidence_setting(c->evidence, setting, &x)) return false;
+    const bool faster = x.log_ratio.lower > 0;
+    SET(f->advice, faster ? "use %s=%s" : "leave %s=%s", k->key, faster ? x.value : k->otherwise);
+    SET(f->reason,
+        faster                   ? "%s=%s was faster with this model on this machine"
+        : x.log_ratio.upper <= 0 ? "%s=%s was slower with this model on this machine"
+                                 : "%s=%s was not shown to be faster with this model on this machine",
+        k->key, x.value);
+    SET(f->evidence,
+        "run %lld: %s=%s changed %s on %.40s by %+.1f %% [%+.1f, %+.1f] (90 %% interval, %d blocks)",
+        (long long)x.run, k->key, x.value, x.metric, x.workload, stats_percent(x.log_ratio.estimate),
+        stats_percent(x.log_ratio.lower), stats_percent(x.log_ratio.upper), x.blocks);
+    struct str arms = { 0 };
+    word_append(&arms, x.without);
+    str_append(&arms, " ");
+    word_append(&arms, x.with);
+    finding_set_ab(f, c, str_text(&arms), x.workload);
+    str_free(&arms);
+    return true;
+}
+
+/* The smallest number of threads that reads 95 % of what all threads read; 0: all of them, or not measured.
+ */
+static int enough_readers(const struct machine_ceilings *c)
+{
+    if (!(c->read_bytes_s_all > 0) || c->threads_all < 2) return 0;
+    if (c->read_bytes_s_1 >= 0.95 * c->read_bytes_s_all) return 1;
+    for (int i = 0; i < c->reads; i++)
+        if (c->read[i].bytes_s >= 0.95 * c->read_bytes_s_all && c->read[i].threads < c->threads_all)
+            return c->read[i].threads;
+    return 0;
+}
+
+/* The pool's threads: where they run, and how many are of use. */
+static bool rule_pool(struct rule_finding *f, const struct rule_case *c)
+{
+    const int cores = c->machine->cores, enough = enough_readers(c->ceilings);
+    char arms[96];
+    if (!c->evidence || case_on_gpu(c) || cores < 2) return false;
+    if (finding_set_effect(f, c, KNOB_AFFINITY) || finding_set_effect(f, c, KNOB_THREADS)) return true;
+    if (enough) {
+        SET(f->advice, "try threads=%d for decoding: more threads wait for the memory", enough);
+        SET(f->reason,
+            "decoding reads all weights for each token, and %d of %d threads already read%s as fast", enough,
+            c->ceilings->threads_all, enough == 1 ? "s" : "");
+        SET(f->evidence, "qdyno detect --probe: %d thread%s %.3g GB/s, %d read %.3g GB/s", enough,
+            enough == 1 ? " reads" : "s read", ceilings_read_bytes_s(c->ceilings, enough) * 1e-9,
+            c->ceilings->threads_all, c->ceilings->read_bytes_s_all * 1e-9);
+        snprintf(arms, sizeof arms, "default threads=%d", enough);
+    } else {
+        SET(f->advice, "measure whether bound threads are faster: affinity=compact or affinity=spread");
+        SET(f->reason, "a bound thread keeps its caches, but cannot leave a core that another program uses");
+        SET(f->evidence, "none yet: no run of this model on this machine compared affinity or threads");
+        snprintf(arms, sizeof arms, "default affinity=compact affinity=spread");
+    }
+    finding_set_ab(f, c, arms, "tg64");
+    return true;
+}
+
+/* Reading the weights ahead. */
+static bool rule_prefetch(struct rule_finding *f, const struct rule_case *c)
+{
+    const int64_t have = rule_case_memory(c), weights = c->reference->plan.weights;
+    char need[16], room[16];
+    if (!c->evidence || case_on_gpu(c)) return false;
+    if (finding_set_effect(f, c, KNOB_PREFETCH)) return true;
+    if (have > 0 && weights > have) {
+        SET(f->advice, "leave prefetch=off");
+        SET(f->reason,
+            "the weights exceed the memory: what is read ahead is dropped again before it is used");
+        SET(f->evidence, "weights of %s, memory for %s", str_from_bytes(weights, need, sizeof need),
+            str_from_bytes(have, room, sizeof room));
+        finding_set_ab(f, c, "oversize=on oversize=on,prefetch=populate", "pp64");
+        return true;
+    }
+    SET(f->advice, "measure whether prefetch=populate makes the first prompts faster");
+    SET(f->reason,
+        "it reads and maps all weights while loading, so that no page fault interrupts the first prompt; loading takes longer by that");
+    SET(f->evidence, "none yet: no run of this model on this machine compared prefetch");
+    finding_set_ab(f, c, "default prefetch=populate --processes new", "pp64");
+    return true;
+}
+
 static bool rule_narrow_memory(struct rule_finding *f, const struct rule_case *c)
 {
     const double bandwidth = c->ceilings->read_bytes_s_all;
@@ -407,6 +495,8 @@ static const struct {
     { .name = "vnni", .apply = rule_vnni },
     { .name = "numa", .apply = rule_numa },
     { .name = "threads", .apply = rule_threads },
+    { .name = "pool", .apply = rule_pool },
+    { .name = "prefetch", .apply = rule_prefetch },
     { .name = "narrow-memory", .apply = rule_narrow_memory },
     { .name = "memory-accuracy", .apply = rule_memory_by_accuracy },
     { .name = "kv-cache", .apply = rule_cache_share },

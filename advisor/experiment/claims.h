@@ -65,4 +65,13 @@ struct quant_judgement {
 void quant_claim_judge(const struct quant_claim *c, const struct experiment_state *s,
                        struct quant_judgement *out);
 
+/* What is usually said of each method, relative to 16-bit weights. 0, NULL: nothing is said. */
+struct quant_method {
+    const char *config;
+    double memory_from, memory_to, speed_from, speed_to;
+    const char *accuracy; /* with the model it was published for */
+};
+extern const struct quant_method QUANT_METHODS[];
+extern const int QUANT_METHOD_COUNT;
+
 #endif

@@ -322,8 +322,9 @@ struct experiment_arm {
     /* By enum metric_id: the values of its kept cells, combined as METRICS[].combine says (cells of blocks if
      * there are any, else of the control, else of the warm-up). NAN: not measured, and for every sensor. */
     double value[METRIC_COUNT];
-    double rate;             /* geometric mean of the compared metric; NAN when not measured */
-    double joules_per_token; /* NAN without a power sensor */
+    double rate; /* geometric mean of the compared metric; NAN when not measured */
+    /* NAN without a power sensor; co2: also without grid_gco2_per_kwh. half: of the 95 % interval */
+    double joules_per_token, joules_per_token_half, co2_g_per_token;
     /* Geometric means of every metric. Bounds: Student's t over blocks at 95 %, valid at all interim analyses
      * together; NAN with fewer than five blocks. */
     struct interval mean[CELL_METRICS];

@@ -110,6 +110,8 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     put_metric(o, a, METRIC_PERPLEXITY);
     put_metric(o, a, METRIC_LOAD_TIME);
     json_put_num(o, "joules_per_token", a->joules_per_token);
+    json_put_num(o, "joules_per_token_half", a->joules_per_token_half);
+    json_put_num(o, "co2_g_per_token", a->co2_g_per_token);
     put_metric(o, a, METRIC_PEAK_MEMORY);
     put_metric(o, a, METRIC_MEMORY_AFTER);
     put_metric(o, a, METRIC_TRAIN_RATE);

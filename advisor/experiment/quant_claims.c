@@ -39,6 +39,27 @@ const struct quant_claim QUANT_CLAIMS[] = {
 };
 const int QUANT_CLAIM_COUNT = COUNT_OF(QUANT_CLAIMS);
 
+/* Memory and speed: the usual tables of these libraries. Accuracy: perplexity divided by that of 16 bits on
+ * WikiText-2, or KL divergence from 16 bits in nats, from the projects' own pages. */
+const struct quant_method QUANT_METHODS[] = {
+    { "llm_int8", 0.5, 0.5, 1.5, 2, NULL },
+    { "nf4", 0.25, 0.25, 2, 3, NULL },
+    { "fp4", 0.25, 0.25, 2, 3, NULL },
+    { "int8_dynamic", 0.25, 0.30, 0, 0, NULL },
+    { "int8_static", 0, 0, 0, 0, NULL },
+    { "gptq,bits=4", 0, 0, 0, 0, "perplexity x 1.072 (GPTQ repository, LLaMA-1 7B)" },
+    { "awq,bits=4", 0, 0, 0, 0, "perplexity x 1.024 (llm-awq, Llama-2 7B)" },
+    { "hqq,bits=4", 0, 0, 0, 0, NULL },
+    { "quanto,weights=int4", 0, 0, 0, 0, NULL },
+    { "eetq", 0, 0, 0, 0, NULL },
+    { "smoothquant", 0, 0, 0, 0, "perplexity x 1.007 (SmoothQuant README, Llama-2 7B)" },
+    { "fp8", 0, 0, 0, 0, "perplexity x 1.012 (torchao documentation, Llama-3.1 8B)" },
+    { "q8_0", 0.5, 0.5, 1.5, 3, "KLD 0.0014 (llama.cpp README, Llama-3 8B)" },
+    { "q4_K_M", 0.25, 0.30, 1.5, 3, "KLD 0.0313 (llama.cpp README, Llama-3 8B)" },
+    { "q4_0", 0.25, 0.30, 1.5, 3, "KLD 0.0719 (llama.cpp README, Llama-3 8B)" },
+};
+const int QUANT_METHOD_COUNT = COUNT_OF(QUANT_METHODS);
+
 const char *quant_outcome_name(enum quant_outcome o)
 {
     static const char *const NAMES[] = {

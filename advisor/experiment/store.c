@@ -48,7 +48,7 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
         config_line(&spec->config[i], a->line, sizeof(a->line));
         config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
         for (int m = 0; m < METRIC_COUNT; m++) a->value[m] = NAN;
-        a->rate = a->joules_per_token = NAN;
+        a->rate = a->joules_per_token = a->joules_per_token_half = a->co2_g_per_token = NAN;
         a->threads = -1;
         a->plan.total = -1;
     }

@@ -194,7 +194,10 @@ static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], st
     }
     const int tokens = repeats * workload_sequences(&spec->workload) *
                        (spec->workload.prompt + spec->workload.gen);
-    a->joules_per_token = tokens > 0 ? a->value[METRIC_ENERGY] / tokens : NAN;
+    const double share = tokens > 0 ? 1.0 / tokens : (double)NAN;
+    a->joules_per_token = share * a->value[METRIC_ENERGY];
+    a->joules_per_token_half = share * a->value[METRIC_ENERGY_HALF];
+    a->co2_g_per_token = share * a->value[METRIC_CO2];
     a->itl_samples = t->n_itl;
     double peak = NAN; /* warm-up and control use memory, too */
     for (int i = 0; i < CELL_PHASES_COUNT; i++)

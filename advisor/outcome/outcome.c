@@ -102,6 +102,8 @@ static void outcome_set_arms(struct outcome *o, const struct experiment_state *s
     for (int i = 0; i < o->arms; i++) {
         const struct experiment_arm *a = &s->arm[i];
         o->arm[i].joules_per_token = a->joules_per_token;
+        o->arm[i].joules_per_token_half = a->joules_per_token_half;
+        o->arm[i].co2_g_per_token = a->co2_g_per_token;
         memcpy(o->arm[i].value, a->value, sizeof(a->value));
         snprintf(o->arm[i].model, sizeof(o->arm[i].model), "%s", a->model_name);
         snprintf(o->arm[i].arch, sizeof(o->arm[i].arch), "%s", a->arch);
@@ -293,6 +295,8 @@ static void numbers_export(const struct outcome *o, enum outcome_labels kind, en
 static double arm_value(const struct outcome *o, int arm, enum family_id f)
 {
     if (f == FAMILY_AB_JOULES_PER_TOKEN) return o->arm[arm].joules_per_token;
+    if (f == FAMILY_AB_JOULES_HALF) return o->arm[arm].joules_per_token_half;
+    if (f == FAMILY_AB_CO2) return o->arm[arm].co2_g_per_token;
     for (size_t i = 0; i < COUNT_OF(ARM_METRICS); i++)
         if (ARM_METRICS[i].family == f) return o->arm[arm].value[ARM_METRICS[i].metric];
     return (double)NAN;

@@ -32,7 +32,8 @@ struct outcome {
     double last_run, last_success, duration; /* Unix seconds, Unix seconds, seconds */
     int arms;
     struct {
-        double value[METRIC_COUNT], joules_per_token; /* as in struct experiment_arm */
+        /* as in struct experiment_arm */
+        double value[METRIC_COUNT], joules_per_token, joules_per_token_half, co2_g_per_token;
         char model[128], arch[32], quant[16], recipe[160], sha256_8[9];
     } arm[EXPERIMENT_ARMS];
 };

@@ -12,11 +12,14 @@ static const struct arm_kind *const ARM_KINDS[ENGINE_COUNT] = {
     [ENGINE_OPENAI] = &ARM_OPENAI,
 };
 
+static const double JOULES_PER_KWH = 3.6e6;
+
 struct arm {
     const struct arm_kind *kind;
     void *state;
     json_t *description;
     const struct log *log;
+    double grid_g_per_j; /* grams of CO2 per joule; NAN: unknown */
 };
 
 enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
@@ -27,6 +30,8 @@ enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_
     if (!a) return err_set(why, ERR_NOMEM, "no memory for an arm");
     a->kind = ARM_KINDS[spec->train ? ENGINE_QDYNO : config_engine(spec->config)];
     a->log = spec->log;
+    const int64_t grid = config_int(spec->config, KNOB_GRID);
+    a->grid_g_per_j = grid < 0 ? (double)NAN : (double)grid / JOULES_PER_KWH;
     enum err_code rc = a->kind->open(&a->state, &a->description, spec, event, ctx, why);
     if (rc) {
         arm_close(a);
@@ -72,25 +77,19 @@ void arm_watch(const struct arm *a, struct sampler_thread *sampler)
     sampler_select_gpu(sampler, json_get_str(a->description, "gpu", NULL));
 }
 
-/* Mean of at least `least` samples, or NAN. */
-static double mean_power(const struct sample *s, int n, enum metric_id metric, int least)
+void arm_energy(const struct arm *a, const struct sample *samples, int n, int64_t from_ns, double seconds,
+                double value[METRIC_COUNT])
 {
-    double sum = 0;
-    int got = 0;
-    for (int i = 0; i < n; i++) {
-        if (!isfinite(s[i].value[metric])) continue;
-        sum += s[i].value[metric];
-        got++;
+    const int64_t to_ns = from_ns + (int64_t)(seconds * 1e9);
+    struct energy e = energy_integral(samples, n, METRIC_CPU_POWER, from_ns, to_ns);
+    if (arm_on_gpu(a)) {
+        const struct energy gpu = energy_integral(samples, n, METRIC_GPU_POWER, from_ns, to_ns);
+        if (isnan(e.joules)) e = (struct energy){ 0, 0 };
+        e = (struct energy){ e.joules + gpu.joules, hypot(e.half_joules, gpu.half_joules) };
     }
-    return got >= least ? sum / got : NAN;
-}
-
-double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds)
-{
-    const double host = mean_power(samples, n, METRIC_CPU_POWER, least);
-    if (!arm_on_gpu(a)) return host * seconds;
-    const double gpu = mean_power(samples, n, METRIC_GPU_POWER, least);
-    return (gpu + (isnan(host) ? 0 : host)) * seconds;
+    value[METRIC_ENERGY] = e.joules;
+    value[METRIC_ENERGY_HALF] = e.half_joules;
+    value[METRIC_CO2] = a->grid_g_per_j * e.joules;
 }
 
 static enum err_code arm_request(struct arm *a, json_t *request, json_t **answer, arm_event_fn *event,

@@ -244,7 +244,7 @@ enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, str
     if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
     cell_derive(c);
     /* sensors know nothing of phases: with work that is not timed, the energy of the tokens is unknown */
-    if (!c->untimed_work) c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
+    if (!c->untimed_work) arm_energy(ask->arm, window, *n, c->begun_ns, c->seconds, c->value);
     return rc;
 }
 

@@ -82,9 +82,11 @@ const char *arm_note(const struct arm *a, size_t i);
  * runs on (unknown where no sensor has that PCI address), or of all GPUs for an arm on the CPU. A NULL
  * sampler is fine. */
 void arm_watch(const struct arm *a, struct sampler_thread *sampler);
-/* Energy of a time window in joules: the mean power of the CPU packages and of the GPU the arm runs on, times
- * `seconds`. NAN with fewer than `least` samples of a power sensor. */
-double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds);
+/* Energy of a time window that starts at from_ns: of the CPU packages, and of the GPU the arm runs on. Writes
+ * METRIC_ENERGY, its half width, and METRIC_CO2; NAN without samples of a power sensor, the last also where
+ * the config does not give grid_gco2_per_kwh. */
+void arm_energy(const struct arm *a, const struct sample *samples, int n, int64_t from_ns, double seconds,
+                double value[METRIC_COUNT]);
 
 /* Runs the workload once in the arm's process. *answer is the caller's (json_decref). Errors: the worker's
  * own code and message; ERR_INTERNAL or ERR_FIT when it died, and then only arm_close may follow;
@@ -455,7 +457,7 @@ enum { TALLY_RATES = 64 };
 struct tally_totals {
     int n;                                            /* repetitions */
     double prefill[TALLY_RATES], decode[TALLY_RATES]; /* tokens/s of the first ones; NAN: none */
-    double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j;
+    double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j, energy_half_j, co2_g;
     double server_prefill_s, server_decode_s, chunk_gap_s; /* of other engines; NAN: none */
     double decode_experts;                                 /* sum over repetitions; NAN: no experts */
     double load[METRIC_LOAD_LAST - METRIC_LOAD_FIRST +

@@ -38,6 +38,8 @@ static void totals_add(struct tally_totals *s, const struct measured_cell *c)
     s->steady += c->load.steady == STEADY_REACHED;
     if (*c->load.unsteady) snprintf(s->unsteady, sizeof s->unsteady, "%s", c->load.unsteady);
     s->energy_j += c->value[METRIC_ENERGY];
+    s->energy_half_j += c->value[METRIC_ENERGY_HALF];
+    s->co2_g += c->value[METRIC_CO2];
     s->peak_bytes = fmax(s->peak_bytes, c->value[METRIC_PEAK_MEMORY]); /* fmax ignores one NAN */
 }
 
@@ -89,6 +91,8 @@ void tally_values(struct cell_tally *t, double value[METRIC_COUNT])
     value[METRIC_SERVER_DECODE_RATE] = s->gen_tokens / s->server_decode_s;
     value[METRIC_CHUNK_GAP] = s->chunk_gap_s / s->n;
     value[METRIC_ENERGY] = s->energy_j / s->n;
+    value[METRIC_ENERGY_HALF] = s->energy_half_j / s->n;
+    value[METRIC_CO2] = s->co2_g / s->n;
     for (int m = METRIC_LOAD_FIRST; m <= METRIC_LOAD_LAST; m++)
         value[m] = s->load[m - METRIC_LOAD_FIRST] / s->n;
     if (s->peak_bytes > 0) value[METRIC_PEAK_MEMORY] = s->peak_bytes;

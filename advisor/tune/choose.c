@@ -73,6 +73,7 @@ void tune_estimate_speed(const struct tuning *t, int i, double *mean, double *sd
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c)
 {
     const struct tune_limits *l = &t->task.o->limits;
+    if (l->accuracy > 0 && (c->accuracy_failed || c->accuracy_lower < -l->accuracy)) return false;
     return c->kld <= l->kld && (!(l->ppl_ratio > 0) || c->ppl_ratio - 1 <= l->ppl_ratio);
 }
 

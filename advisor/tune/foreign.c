@@ -105,6 +105,9 @@ static enum err_code foreign_prepare(struct foreign *f, struct err *why)
         rc = err_set(why, ERR_USAGE, "--search-only is for qdyno's own engine: leave it out");
     if (!rc && f->o->limits.memory_bytes > 0)
         rc = err_set(why, ERR_USAGE, "--limit memory= is for qdyno's own engine, whose memory is planned");
+    if (!rc && f->o->limits.accuracy > 0)
+        rc = err_set(why, ERR_USAGE,
+                     "--limit accuracy= is for qdyno's own engine: other engines are not asked");
     if (!rc) rc = configs_list(f, s, why);
     free(s);
     return rc;

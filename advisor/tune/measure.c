@@ -121,6 +121,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     const bool same = !strcmp(answer, "default");
     c->kld = c->kld_se = same ? 0 : NAN;
     c->ppl_ratio = same ? 1 : NAN;
+    c->accuracy_change = c->accuracy_lower = c->accuracy_upper = same ? 0 : NAN;
     c->answer = answer_hash(answer);
     c->ln_guess = tune_prior_ln_kld(config);
     for (int k = 0; k < KNOB_COUNT; k++) c->settings += config->given[k];
@@ -360,6 +361,7 @@ enum err_code tune_run_begin(struct tuning *t, struct err *why)
     const char *slash = strrchr(o->model_path, '/');
     enum err_code rc = model_identity(t->task.file, sha256, why);
     if (!rc) rc = quality_text_read(t, why);
+    if (!rc) rc = tune_task_read(t, why);
     if (rc) return rc;
     json_t *model = model_description(&t->task);
     char *spec_json = tune_spec_json(t);
@@ -399,6 +401,7 @@ void tune_release(struct tuning *t)
     t->quality.original = NULL;
     logit_cache_done(&t->quality.logit_cache);
     tune_probes_close(&t->scratch);
+    tune_task_release(t);
     free(t->quality.text);
     t->quality.text = NULL;
 }

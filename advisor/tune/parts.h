@@ -78,6 +78,13 @@ struct tune_quality {
     char path[4096], sha256[HASH_HEX]; /* of the text */
 };
 
+/* The task of limits.accuracy. Private to accuracy.c. */
+struct tune_asked {
+    struct task_set set;
+    struct task_answers reference; /* of the unchanged file; n 0: not asked yet */
+    char sha256[HASH_HEX];         /* of the file */
+};
+
 /* What timing keeps open. Private to speed.c. */
 struct tune_scratch {
     struct conditions_probe *probe[2]; /* for one thread, for all; opened when first needed */
@@ -91,6 +98,7 @@ struct tuning {
     struct tune_noise noise;
     struct tune_record record;
     struct tune_quality quality;
+    struct tune_asked asked;
     struct tune_scratch scratch;
     struct tune_result *out; /* written by tune.c */
 };
@@ -125,6 +133,18 @@ void tune_average(double *mean, int n, double x);
 /* Add what a measurement of candidate i cost. If it had to make a recipe first, the excess over the mean
  * counts as the cost of making it. */
 void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double seconds);
+
+/* ---------------------------------------------------------------- accuracy.c */
+
+/* Read the task of limits.accuracy; without such a limit nothing. Errors: ERR_USAGE (no file; too few items
+ * for the limit); those of file_read and task_set_parse. */
+enum err_code tune_task_read(struct tuning *t, struct err *why);
+void tune_task_release(struct tuning *t);
+/* Must candidate i be asked before it may win? */
+bool tune_accuracy_missing(const struct tuning *t, int i);
+/* Ask candidate i, and first the unchanged model. Results and errors as tune_measure_quality; also those of
+ * asking the unchanged model. */
+enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why);
 
 /* ---------------------------------------------------------------- tune.c */
 

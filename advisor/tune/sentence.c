@@ -30,6 +30,9 @@ static void put_quality(struct str *s, const struct tune_result *r)
         str_append(s, "; quality not measured");
     else
         str_printf(s, ", quality loss %.2g nats on %s", r->winner.kld, r->text);
+    if (r->accuracy_limit > 0 && !isnan(r->winner.accuracy_lower))
+        str_printf(s, ", %+.2g %% right answers (95 %%: %+.2g to %+.2g)", 100 * r->winner.accuracy_change,
+                   100 * r->winner.accuracy_lower, 100 * r->winner.accuracy_upper);
 }
 
 char *tune_sentence(char *buf, size_t size, const struct tune_result *r)

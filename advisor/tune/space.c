@@ -36,7 +36,8 @@ static bool is_searched(enum knob_id k)
     case KNOB_PARALLEL: /* of the user: --space parallel=... */
     case KNOB_HOSTS:
     case KNOB_EXCHANGE:
-    case KNOB_HANDICAP: return false;
+    case KNOB_HANDICAP:
+    case KNOB_GRID: return false;
     default: return true;
     }
 }

@@ -27,6 +27,11 @@ char *tune_spec_json(const struct tuning *t)
     json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
     json_put_num(o, "limit_kld", t->task.o->limits.kld);
     json_put_num(o, "limit_ppl_ratio", t->task.o->limits.ppl_ratio);
+    if (t->task.o->limits.accuracy > 0) { /* a search without that limit is stored as in earlier versions */
+        json_put_num(o, "limit_accuracy", t->task.o->limits.accuracy);
+        json_put_str(o, "task_sha256", t->asked.sha256);
+        put_path(o, "task", t->task.o->task_file);
+    }
     json_put_str(o, "estimand", ESTIMANDS[t->task.o->estimand]);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->task.o->seed);
     json_put_str(o, "seed", seed);
@@ -47,9 +52,9 @@ bool tune_spec_text_differs(const char *then, const char *sha256)
 
 bool tune_spec_same(const char *then, const char *now)
 {
-    /* a resumed search may have another budget and estimand; its model is compared by its hash, because files
-     * move */
-    static const char *const IGNORED[] = { "budget_s", "model", "estimand" };
+    /* a resumed search may have another budget and estimand; its model and task are compared by their hashes,
+     * because files move */
+    static const char *const IGNORED[] = { "budget_s", "model", "estimand", "task" };
     json_t *a = NULL, *b = NULL;
     const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
                       !json_parse(&b, now, strlen(now), NULL);
@@ -88,14 +93,15 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     enum err_code rc = text_read(&s->model_path, o, "model", why);
     if (!rc) rc = text_read(&s->space, o, "space", why);
     if (!rc) rc = text_read(&s->text_file, o, "text", why);
+    if (!rc) rc = text_read(&s->task_file, o, "task", why);
     const char *current = json_get_str(o, "current", "");
     if (!rc) rc = config_parse(&s->current, current, why);
     if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
     s->budget_s = json_get_num(o, "budget_s", 0);
     s->estimand = estimand_parse(json_get_str(o, "estimand", ""));
     s->limits = (struct tune_limits){ json_get_int(o, "limit_memory_bytes", 0),
-                                      json_get_num(o, "limit_kld", 0),
-                                      json_get_num(o, "limit_ppl_ratio", 0) };
+                                      json_get_num(o, "limit_kld", 0), json_get_num(o, "limit_ppl_ratio", 0),
+                                      json_get_num(o, "limit_accuracy", 0) };
     const bool whole = s->model_path && s->budget_s > 0 &&
                        goal_parse(json_get_str(o, "goal", ""), &s->goal) &&
                        str_to_u64(json_get_str(o, "seed", ""), &s->seed);
@@ -132,5 +138,6 @@ void tune_stored_free(struct tune_stored *s)
     free(s->model_path);
     free(s->space);
     free(s->text_file);
+    free(s->task_file);
     *s = (struct tune_stored){ 0 };
 }

@@ -224,8 +224,8 @@ static enum err_code race_run(struct tuning *t, struct err *why)
     return rc;
 }
 
-/* Measure the finalists' quality on more text than the race used. A finalist that then violates the limits is
- * replaced, at most six times. */
+/* Measure the finalists' quality on more text than the race used, then their right answers where that is
+ * limited. A finalist that then violates the limits is replaced, at most six times. */
 static enum err_code finalists_measure(struct tuning *t, int *winner, int *second, struct err *why)
 {
     bool done[2] = { false, false };
@@ -233,7 +233,7 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
     t->now.phase = TUNE_PHASE_QUALITY;
     tune_explain(t, "choosing the finalists");
     if (!tune_report(t, "", "")) return err_set(why, ERR_CANCELLED, "stopped");
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 12; round++) {
         *winner = tune_best(t, -1);
         *second = *winner > 0 ? tune_best(t, *winner) : -1;
         const int final[2] = { *winner, *second };
@@ -244,12 +244,23 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
             if (final[k] > 0 && !done[k] && t->known.list[final[k]].kld > 0 && todo < 0) todo = k;
         }
         const int windows = todo < 0 ? 0 : finalist_windows(t);
-        if (!windows) return ERR_OK;
-        done[todo] = true;
-        tune_explain(t, "a finalist: its quality is measured on more text");
-        enum err_code rc = tune_measure_quality(t, final[todo], windows, why);
+        enum err_code rc = ERR_OK;
+        if (windows) {
+            done[todo] = true;
+            tune_explain(t, "a finalist: its quality is measured on more text");
+            rc = tune_measure_quality(t, final[todo], windows, why);
+        } else {
+            const int asked = *winner > 0 && tune_accuracy_missing(t, *winner)   ? *winner
+                              : *second > 0 && tune_accuracy_missing(t, *second) ? *second
+                                                                                 : -1;
+            if (asked < 0) return ERR_OK;
+            rc = tune_measure_accuracy(t, asked, why);
+        }
         if (rc) return rc;
     }
+    /* whoever was not measured cannot win */
+    if (*second > 0 && tune_accuracy_missing(t, *second)) *second = -1;
+    if (*winner > 0 && tune_accuracy_missing(t, *winner)) *winner = *second = -1;
     return ERR_OK;
 }
 

@@ -8,7 +8,8 @@
  * configuration, the best and the runner-up on new blocks, because the measured rate of a selected maximum is
  * biased upwards. If a verdict would take more than half of the budget, the race gets all of it, and the
  * current configuration is kept. A candidate that changes answers can win only if its measured KL divergence
- * against the unchanged model is within the limit. Every measurement is stored before the next begins, so a
+ * against the unchanged model is within the limit, and where a limit on right answers is given, only if its
+ * loss of them is shown to be within that. Every measurement is stored before the next begins, so a
  * killed search can be resumed. */
 #ifndef QDYNO_ADVISOR_TUNE_H
 #define QDYNO_ADVISOR_TUNE_H
@@ -76,6 +77,7 @@ struct tune_limits {
     int64_t memory_bytes; /* of the memory estimate; 0: the machine's memory */
     double kld;           /* mean KL divergence against the unchanged file; 0: 0.02 nats per token */
     double ppl_ratio;     /* relative increase of perplexity, such as 0.02; 0: no limit */
+    double accuracy;      /* largest loss of right answers to the task's questions, 0.005; 0: no limit */
 };
 /* Weights of a goal's score: ln speed, ln memory, KL divergence in nats, ln bytes read per token. */
 struct tune_weights {
@@ -93,6 +95,7 @@ struct tune_options {
     const char *space; /* NULL: all that is worth trying */
     double budget_s;
     const char *text_file; /* for quality measurements; NULL: the model's text (quality_text_of) */
+    const char *task_file; /* questions with choices, for limits.accuracy; NULL: none */
     uint64_t seed;
     int64_t resume_id;      /* 0: a new run */
     bool search_only;       /* skip the confirmation: the result is the race's best candidate */
@@ -126,7 +129,9 @@ struct tune_candidate {
     int timings;
     /* 0 and 1 for configs with the unchanged file's answers; NAN: not measured */
     double kld, kld_se, ppl_ratio;
-    bool quality_failed, failed; /* could not be measured */
+    /* accuracy minus that of the unchanged file, and its paired 95 % interval; NAN: not measured */
+    double accuracy_change, accuracy_lower, accuracy_upper;
+    bool quality_failed, accuracy_failed, failed; /* could not be measured */
     char error[160];
     double score; /* by goal; NAN: unknown */
 };
@@ -190,6 +195,8 @@ struct tune_result {
     bool stopped;             /* can be resumed with resume_id = run_id */
     bool random_weights, answers_unverified;
     char because[512];
+    double accuracy_limit;                 /* as in the limits; 0: none */
+    int asked;                             /* questions of the task; 0: none */
     char text[128], text_sha256[HASH_HEX]; /* name and content of the text of all losses */
 };
 /* Search. A candidate that fails is a result. *out: tune_result_free, also after an error. Errors: ERR_USAGE
@@ -206,7 +213,7 @@ void tune_result_free(struct tune_result *r);
 
 /* The options of a stored search, to continue it. Texts are owned: tune_stored_free. */
 struct tune_stored {
-    char *model_path, *space, *text_file; /* space, text_file: NULL as in struct tune_options */
+    char *model_path, *space, *text_file, *task_file; /* but the first: NULL as in struct tune_options */
     struct config current;
     struct workload workload;
     enum goal goal;

@@ -335,6 +335,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .unit = "%",
                         .help =
                             "artificial slowdown of known size, to test the workbench: every step waits this percentage of its own time" },
+    [KNOB_GRID] = { .key = "grid_gco2_per_kwh",
+                    .kind = VALUE_INT,
+                    .min = -1,
+                    .max = 5000,
+                    .otherwise = "-1",
+                    .matters_for = FOR_ALL | FOR_TRAIN | FOR_LOAD,
+                    .unit = "",
+                    .help =
+                        "grams of CO2 for each kWh of electricity at this place, which makes co2_g of the measured energy; -1 = unknown" },
     [KNOB_ENGINE] = { .key = "engine",
                       .kind = VALUE_CHOICE,
                       .choices = ENGINE_NAMES,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/arch/arch.h"
+#include "engine/chat/chat.h"
 #include "engine/eval/statistics.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
@@ -47,6 +48,27 @@ static enum err_code choice_open(struct choice *c, const struct tokenizer *t, co
     return rc;
 }
 
+/* The template decides where the answer begins, so the choice is tokenized by itself. */
+static enum err_code choice_open_chat(struct choice *c, const struct tokenizer *t, const struct chat *chat,
+                                      const char *lead, const char *ending, struct err *why)
+{
+    enum { DATE = 1767268800 }; /* 2026-01-01, as for files of conversations: the same ids every day */
+    const char *text = ending + strspn(ending, " ");
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", lead);
+    *c = (struct choice){ 0 };
+    const struct chat_request r = { .messages = messages, .add_generation_prompt = true, .now = DATE };
+    enum err_code rc = messages ? chat_encode(chat, &r, &c->ids, why)
+                                : err_set(why, ERR_FORMAT, "the question is not valid UTF-8");
+    c->from = (int)c->ids.n;
+    if (!rc) rc = tokenizer_encode(t, text, strlen(text), 0, &c->ids, why);
+    if (!rc) drop_eos(&c->ids, t);
+    json_decref(messages);
+    if (!rc && c->from < 1)
+        rc = err_set(why, ERR_USAGE, "the chat template writes nothing before the answer");
+    if (!rc && c->ids.n <= c->from) rc = err_set(why, ERR_USAGE, "a choice without a token");
+    return rc;
+}
+
 static int32_t first_of(const float *logits, int64_t n)
 {
     int64_t best = 0;
@@ -84,25 +106,35 @@ static int shared_prefix(const struct choice *a, const struct choice *b)
     return n;
 }
 
-static enum err_code item_answer(bool *right, bool *normalized, struct model *m, const struct task_item *t,
-                                 int ctx, struct batch_row *rows, struct err *why)
+/* What asking needs beside the item. */
+struct asking {
+    struct model *m;
+    const struct chat *chat; /* NULL: none */
+    int ctx;
+    struct batch_row *rows; /* [ctx] */
+};
+
+static enum err_code item_answer(bool *right, bool *normalized, const struct asking *k,
+                                 const struct task_item *t, struct err *why)
 {
+    struct model *m = k->m;
     struct choice c[TASK_CHOICES] = { 0 };
     double score[TASK_CHOICES], best = -INFINITY, best_normalized = -INFINITY;
     int pick = -1, pick_normalized = -1, kept = 0;
     bool first = false;
     enum err_code rc = ERR_OK;
     for (int i = 0; i < t->choices && !rc; i++)
-        rc = choice_open(&c[i], model_tokenizer(m), t->lead[i], t->ending[i], why);
+        rc = k->chat ? choice_open_chat(&c[i], model_tokenizer(m), k->chat, t->lead[i], t->ending[i], why)
+                     : choice_open(&c[i], model_tokenizer(m), t->lead[i], t->ending[i], why);
     for (int i = 0; i < t->choices && !rc; i++)
-        if (c[i].ids.n > ctx)
+        if (c[i].ids.n > k->ctx)
             rc = err_set(why, ERR_USAGE,
                          "a choice has %d tokens with its question, the context %d: give -c %d",
-                         (int)c[i].ids.n, ctx, (int)c[i].ids.n);
+                         (int)c[i].ids.n, k->ctx, (int)c[i].ids.n);
     for (int i = 0; i < t->choices && !rc; i++) {
         kept = i ? shared_prefix(&c[i - 1], &c[i]) : 0;
         if (!model_truncate(m, 0, kept)) model_truncate(m, 0, kept = 0);
-        rc = choice_score(&score[i], &first, m, &c[i], kept, rows, why);
+        rc = choice_score(&score[i], &first, m, &c[i], kept, k->rows, why);
         const double each = rc ? 0 : score[i] / (double)strlen(t->ending[i]);
         if (!rc && score[i] > best) best = score[i], pick = i;
         if (!rc && each > best_normalized) best_normalized = each, pick_normalized = i;
@@ -114,10 +146,11 @@ static enum err_code item_answer(bool *right, bool *normalized, struct model *m,
 }
 
 enum err_code task_answer(struct task_answers *out, struct model *m, const struct task_set *s,
-                          task_progress_fn *progress, void *arg, struct err *why)
+                          const struct chat *chat, task_progress_fn *progress, void *arg, struct err *why)
 {
     const int ctx = model_plan(m)->ctx;
     struct batch_row *rows = malloc((size_t)MAX(ctx, 1) * sizeof *rows);
+    const struct asking k = { .m = m, .chat = chat, .ctx = ctx, .rows = rows };
     int right = 0;
     *out = (struct task_answers){ .right = calloc((size_t)MAX(s->n, 1), sizeof *out->right),
                                   .right_normalized = calloc((size_t)MAX(s->n, 1), sizeof *out->right) };
@@ -127,7 +160,7 @@ enum err_code task_answer(struct task_answers *out, struct model *m, const struc
     if (!rc && !model_tokenizer(m))
         rc = err_set(why, ERR_USAGE, "this model has no usable tokenizer, so it cannot be asked");
     for (int i = 0; i < s->n && !rc; i++) {
-        rc = item_answer(&out->right[i], &out->right_normalized[i], m, &s->item[i], ctx, rows, why);
+        rc = item_answer(&out->right[i], &out->right_normalized[i], &k, &s->item[i], why);
         if (rc == ERR_USAGE) err_prefix(why, "item %d", i + 1);
         right += out->right[i];
         if (!rc && progress && !progress(arg, i + 1, s->n, right))
@@ -169,6 +202,17 @@ double task_chance(const struct task_set *s)
     return s->n ? sum / s->n : NAN;
 }
 
+/* Half an item is added to each of the four counts. */
+static void put_change(struct task_pair *p, int n)
+{
+    const double z = 1.959963984540054, all = n + 2.0, lost = p->only_first + 0.5, won = p->only_second + 0.5,
+                 change = (won - lost) / all,
+                 half = z * sqrt((lost + won - (won - lost) * (won - lost) / all) / (all * all));
+    p->change = (double)(p->only_second - p->only_first) / n;
+    p->lower = fmax(change - half, -1);
+    p->upper = fmin(change + half, 1);
+}
+
 struct task_pair task_compare(const bool *first, const bool *second, int n)
 {
     struct task_pair p = { .p = 1 };
@@ -181,5 +225,6 @@ struct task_pair task_compare(const bool *first, const bool *second, int n)
     for (int i = 0; i <= least && all; i++)
         tail += exp(lgamma(all + 1) - lgamma(i + 1) - lgamma(all - i + 1) - all * log(2));
     if (all) p.p = fmin(1, 2 * tail);
+    put_change(&p, n);
     return p;
 }

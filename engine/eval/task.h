@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 
+struct chat; /* engine/chat/chat.h */
 struct model;
 
 /* One question. Choice i is scored by the log-likelihood of ending[i] after lead[i]. A cloze has one choice,
@@ -37,10 +38,12 @@ struct task_answers {
                                        the bytes of the choice */
 };
 typedef bool task_progress_fn(void *arg, int done, int of, int right);
-/* Ask every item. The model's sequence 0 is emptied. Errors: ERR_USAGE (no tokenizer; an item does not fit
+/* Ask every item. chat NULL: a choice follows its lead as text; otherwise the lead is the user's message, and
+ * the choice, without the space before it, is the beginning of the answer in the model's template. The
+ * model's sequence 0 is emptied. Errors: those of chat_encode; ERR_USAGE (no tokenizer; an item does not fit
  * the context, by number); ERR_CANCELLED; those of model_forward. */
 enum err_code task_answer(struct task_answers *out, struct model *m, const struct task_set *s,
-                          task_progress_fn *progress, void *arg, struct err *why);
+                          const struct chat *chat, task_progress_fn *progress, void *arg, struct err *why);
 void task_answers_free(struct task_answers *a);
 
 /* A share of right answers with its 95 % Wilson interval. */
@@ -56,6 +59,9 @@ double task_chance(const struct task_set *s);
 struct task_pair {
     int only_first, only_second; /* right in one of them only */
     double p;                    /* two-sided; 1 without discordant items */
+    /* Accuracy of the second minus that of the first, and its paired 95 % interval (Agresti and Min 2005):
+     * without a discordant item the bounds are about 2 / n from 0. */
+    double change, lower, upper;
 };
 struct task_pair task_compare(const bool *first, const bool *second, int n);
 

@@ -91,6 +91,8 @@ enum metric_id {
     METRIC_LOAD_TIME,
     METRIC_PEAK_MEMORY,
     METRIC_ENERGY,
+    METRIC_ENERGY_HALF, /* half width of its interval (energy_integral) */
+    METRIC_CO2,
     METRIC_PERPLEXITY,
     METRIC_KLD,
     METRIC_LIMIT_SHARE_PREFILL,
@@ -156,7 +158,7 @@ struct metric_column {
 struct metric {
     const char *name; /* in scripts and the database: "decode_tok_s", "cpu_busy_ratio" */
     const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "joules"
-                         "tokens/s" "bytes/s" "1/s" "" */
+                         "grams" "tokens/s" "bytes/s" "1/s" "" */
     enum metric_kind kind;
     int period_ms; /* sensors: default period */
     int better;    /* +1 more is better, -1 less, 0 neither */

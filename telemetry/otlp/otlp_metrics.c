@@ -49,11 +49,17 @@ static const struct {
 static const struct {
     const char *unit, *ucum;
 } UNITS[] = {
-    { .unit = "seconds", .ucum = "s" },    { .unit = "bytes", .ucum = "By" },
-    { .unit = "ratio", .ucum = "1" },      { .unit = "celsius", .ucum = "Cel" },
-    { .unit = "hertz", .ucum = "Hz" },     { .unit = "watts", .ucum = "W" },
-    { .unit = "joules", .ucum = "J" },     { .unit = "1/s", .ucum = "1/s" },
-    { .unit = "bytes/s", .ucum = "By/s" }, { .unit = "tokens/s", .ucum = "{token}/s" },
+    { .unit = "seconds", .ucum = "s" },
+    { .unit = "bytes", .ucum = "By" },
+    { .unit = "ratio", .ucum = "1" },
+    { .unit = "celsius", .ucum = "Cel" },
+    { .unit = "hertz", .ucum = "Hz" },
+    { .unit = "watts", .ucum = "W" },
+    { .unit = "joules", .ucum = "J" },
+    { .unit = "1/s", .ucum = "1/s" },
+    { .unit = "grams", .ucum = "g" },
+    { .unit = "bytes/s", .ucum = "By/s" },
+    { .unit = "tokens/s", .ucum = "{token}/s" },
 };
 
 /* OpenTelemetry's name for a family. NULL: there is none, or its meaning differs (noted in brackets in

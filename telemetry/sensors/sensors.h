@@ -97,6 +97,13 @@ int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max
 int sampler_gpus(struct sampler_thread *s, struct gpu_reading *out, int max);
 /* Copies the samples taken from from_ns to to_ns, oldest first, at most `max`. Returns how many. */
 int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, struct sample *out, int max);
+/* The energy between two times from the samples of a power sensor, and the half width of its interval of
+ * about 95 %. NAN without samples. docs/metrics.md has the formula. */
+struct energy {
+    double joules, half_joules;
+};
+struct energy energy_integral(const struct sample *s, int n, enum metric_id power, int64_t from_ns,
+                              int64_t to_ns);
 /* The mean of each sensor over that time; NAN: it has no sample there. */
 void sampler_means(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, double row[METRIC_SENSOR_COUNT]);
 

@@ -4,6 +4,7 @@
 #include "tests/advisor/fake.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 
 #include "advisor/run/run.h"
@@ -49,6 +50,46 @@ static void an_arm_describes_itself_and_runs_cells(void **state)
     arm_close(a);
     CHECK_EQ(kill(pid, 0), -1);
     CHECK_EQ(errno, ESRCH);
+}
+
+/* 60 W over 10 s are 600 J; at 600 g for 3.6 MJ that is 0.1 g. Without the setting, or a sensor: unknown. */
+static void energy_becomes_co2_where_the_grid_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value;
+        double co2_g;
+    } CASES[] = { { "grid_gco2_per_kwh", "600", 0.1 },
+                  { "grid_gco2_per_kwh", "0", 0 },
+                  { "threads", "1", NAN } };
+    struct sample s[10];
+    for (int i = 0; i < 10; i++) {
+        s[i].t_ns = (i + 1) * INT64_C(1000000000);
+        for (int m = 0; m < METRIC_SENSOR_COUNT; m++) s[i].value[m] = NAN;
+        s[i].value[METRIC_CPU_POWER] = 60;
+    }
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct config c = fake_config("rate=2000");
+        struct arm *a = NULL;
+        struct err why = { 0 };
+        double value[METRIC_COUNT];
+        CHECK_OK(config_set(&c, CASES[i].key, CASES[i].value, &why));
+        const struct arm_spec spec = { .model = "", .config = &c, .ctx = 128, .program = FAKE_PROGRAM };
+        CHECK_OK(arm_open(&a, &spec, NULL, NULL, &why));
+        arm_energy(a, s, 10, 0, 10, value);
+        CHECK_NEAR(value[METRIC_ENERGY], 600, 1e-9);
+        CHECK_GT(value[METRIC_ENERGY_HALF], 0);
+        CHECK_LE(value[METRIC_ENERGY_HALF], 6);
+        if (isnan(CASES[i].co2_g))
+            CHECK_NAN(value[METRIC_CO2]);
+        else
+            CHECK_NEAR(value[METRIC_CO2], CASES[i].co2_g, 1e-12);
+        arm_energy(a, s, 0, 0, 10, value);
+        CHECK_NAN(value[METRIC_ENERGY]);
+        CHECK_NAN(value[METRIC_ENERGY_HALF]);
+        CHECK_NAN(value[METRIC_CO2]);
+        arm_close(a);
+    }
 }
 
 static void every_way_of_dying_is_named(void **state)
@@ -213,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arm_describes_itself_and_runs_cells),
+        cmocka_unit_test(energy_becomes_co2_where_the_grid_is_known),
         cmocka_unit_test(every_way_of_dying_is_named),
         cmocka_unit_test(failing_to_open_is_the_workers_own_error),
         cmocka_unit_test(cancelling_ends_a_cell),

@@ -75,7 +75,9 @@ struct stored {
     const char *kind, *state, *machine, *sha256, *verdict, *kernels, *isa, *phase, *config, *workload, *error;
     const char *spec, *outcome;
     bool discarded, disturbed;
-    double rate[4]; /* decode, one cell each; 0: no further one */
+    double rate[4];    /* decode, one cell each; 0: no further one */
+    const char *other; /* a second config in each block; NULL: none */
+    double other_rate[4];
 };
 
 static int64_t store(const struct bench *b, struct stored s)
@@ -95,13 +97,15 @@ static int64_t store(const struct bench *b, struct stored s)
              "{\"program\":{\"kernels\":\"%s\"},\"environment\":{\"QDYNO_ISA\":\"%s\"}}",
              OR(s.kernels, KERNELS_BUILD), OR(s.isa, getenv("QDYNO_ISA") ? getenv("QDYNO_ISA") : ""));
     CHECK_OK(db_capsule_put(b->db, r.id, capsule, &why));
-    for (int i = 0; i < 4 && s.rate[i] > 0; i++) {
-        struct cell_row c = { .run_id = r.id, .block = -1, .discarded = s.discarded };
+    for (int k = 0; k < 8; k++) {
+        const int i = k / 2, other = k % 2;
+        const double rate = other ? s.other_rate[i] : s.rate[i];
+        if (!(rate > 0)) continue;
+        struct cell_row c = { .run_id = r.id, .block = s.other ? i : -1, .discarded = s.discarded };
         snprintf(c.phase, sizeof c.phase, "%s", OR(s.phase, "bench"));
-        snprintf(c.config, sizeof c.config, "%s", OR(s.config, "q8_0"));
+        snprintf(c.config, sizeof c.config, "%s", other ? s.other : OR(s.config, "q8_0"));
         snprintf(c.error, sizeof c.error, "%s", OR(s.error, ""));
-        const struct measurement m[] = { { "decode_tok_s", "tokens/s", s.rate[i] },
-                                         { CELL_DISTURBED, "", 1 } };
+        const struct measurement m[] = { { "decode_tok_s", "tokens/s", rate }, { CELL_DISTURBED, "", 1 } };
         CHECK_OK(db_cell_insert(b->db, &c, m, s.disturbed ? 2 : 1, NULL, 0, NULL, 0, &why));
     }
     if (strcmp(OR(s.state, "done"), "running"))
@@ -271,14 +275,92 @@ static void vague_advice_is_moved_last(void **state)
     free(list);
 }
 
+/* ---------------------------------------------------------------- rules that rest on an A/B */
+
+static struct rule_finding rule_found(const struct bench *b, const char *name,
+                                      const struct machine_ceilings *c, const struct evidence *e)
+{
+    static struct rule_finding found[RULES_MAX];
+    struct machine machine = { .cores = 4, .processors = 4, .memory_bytes = (int64_t)8 << 30 };
+    struct prediction reference = { .plan = { .weights = 1 << 20, .total = 1 << 21 } };
+    struct model_shape shape = { .dominant_format = "q8_0" };
+    const int n = rules_apply(found, &(struct rule_case){ .model = b->model,
+                                                          .shape = &shape,
+                                                          .machine = &machine,
+                                                          .ceilings = c,
+                                                          .reference = &reference,
+                                                          .evidence = e });
+    for (int i = 0; i < n; i++)
+        if (!strcmp(found[i].rule, name)) return found[i];
+    return (struct rule_finding){ .rule = NULL };
+}
+
+static void settings_are_advised_by_their_runs(void **state)
+{
+    const struct bench *b = *state;
+    const struct machine_ceilings unknown = { .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN };
+    const struct machine_ceilings narrow = { .read_bytes_s_1 = 10e9,
+                                             .read_bytes_s_all = 20e9,
+                                             .threads_all = 4,
+                                             .reads = 1,
+                                             .read = { { 2, 19.5e9 } } };
+    assert_null(rule_found(b, "pool", &unknown, NULL).rule); /* a described machine */
+    struct evidence e = loaded(b);
+    struct rule_finding f = rule_found(b, "prefetch", &unknown, &e);
+    CHECK_CONTAINS(f.evidence, "none yet");
+    CHECK_CONTAINS(f.check, "default prefetch=populate --processes new");
+    f = rule_found(b, "pool", &unknown, &e);
+    CHECK_CONTAINS(f.check, "affinity=compact affinity=spread");
+    f = rule_found(b, "pool", &narrow, &e);
+    CHECK_CONTAINS(f.advice, "threads=2");
+    CHECK_CONTAINS(f.evidence, "2 threads read 19.5 GB/s, 4 read 20 GB/s");
+    evidence_free(&e);
+
+    /* slower, by one run; a config that differs in more settings is no evidence */
+    store(b, (struct stored){ .rate = { 1000, 1010, 990 },
+                              .other = "q8_0,prefetch=populate,threads=2",
+                              .other_rate = { 2000, 2010, 1990 } });
+    const int64_t slow = store(b, (struct stored){ .rate = { 1000, 1010, 990 },
+                                                   .other = "q8_0,prefetch=populate",
+                                                   .other_rate = { 950, 960, 940 } });
+    e = loaded(b);
+    char text[64];
+    snprintf(text, sizeof text, "run %lld:", (long long)slow);
+    f = rule_found(b, "prefetch", &unknown, &e);
+    CHECK_CONTAINS(f.advice, "leave prefetch=off");
+    CHECK_CONTAINS(f.reason, "was slower");
+    CHECK_CONTAINS(f.evidence, text);
+    CHECK_CONTAINS(f.evidence, "-5.0 %");
+    evidence_free(&e);
+
+    /* the newest run counts: faster, though the rates of both configs overlap from block to block */
+    store(b, (struct stored){ .rate = { 1000, 1100, 900, 1050 },
+                              .other = "q8_0,prefetch=populate",
+                              .other_rate = { 1020, 1120, 920, 1070 } });
+    e = loaded(b);
+    f = rule_found(b, "prefetch", &unknown, &e);
+    CHECK_CONTAINS(f.advice, "use prefetch=populate");
+    CHECK_CONTAINS(f.evidence, "4 blocks");
+    CHECK_CONTAINS(f.check, "q8_0 q8_0,prefetch=populate -w tg64@d64");
+    evidence_free(&e);
+
+    /* not shown */
+    store(b, (struct stored){
+                 .rate = { 1000, 1100 }, .other = "q8_0,affinity=compact", .other_rate = { 1100, 1000 } });
+    e = loaded(b);
+    f = rule_found(b, "pool", &narrow, &e);
+    CHECK_CONTAINS(f.advice, "leave affinity=none");
+    CHECK_CONTAINS(f.reason, "was not shown to be faster");
+    evidence_free(&e);
+}
+
 int main(void)
 {
 #define EVIDENCE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        EVIDENCE_TEST(only_comparable_measurements_count),
-        EVIDENCE_TEST(measured_rates_replace_predictions),
-        EVIDENCE_TEST(the_result_of_a_search_ranks_first),
-        EVIDENCE_TEST(vague_advice_is_moved_last),
+        EVIDENCE_TEST(only_comparable_measurements_count), EVIDENCE_TEST(measured_rates_replace_predictions),
+        EVIDENCE_TEST(the_result_of_a_search_ranks_first), EVIDENCE_TEST(vague_advice_is_moved_last),
+        EVIDENCE_TEST(settings_are_advised_by_their_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

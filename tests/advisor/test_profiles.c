@@ -146,7 +146,7 @@ static void put_rules(struct str *s, const char *name, const char *model)
     const struct predict_for what = { .on_gpu = p.ceilings.gpu.read_bytes_s > 0 };
     CHECK_OK(predict(&reference, g, &plain, &p.machine, &p.ceilings, &what, &why));
     const int n = rules_apply(found, &(struct rule_case){ "8b.gguf", &shape, &p.machine, &p.ceilings,
-                                                          &reference, GOAL_BALANCED, 0 });
+                                                          &reference, GOAL_BALANCED, 0, NULL });
     for (int i = 0; i < n; i++) {
         CHECK(*found[i].advice);
         CHECK(*found[i].reason);

@@ -19,6 +19,8 @@ static void count(struct cell_tally *t, double decode_s, double peak, const char
     c.value[METRIC_DECODE_RATE] = 10 / decode_s;
     c.value[METRIC_PEAK_MEMORY] = peak;
     c.value[METRIC_ENERGY] = 2;
+    c.value[METRIC_ENERGY_HALF] = 0.25;
+    c.value[METRIC_CO2] = 0.5;
     c.itl = itl;
     c.n_itl = COUNT_OF(itl);
     snprintf(c.disturbed, sizeof c.disturbed, "%s", disturbed);
@@ -60,7 +62,9 @@ static void values_are_combined_as_their_rows_say(void **state)
     CHECK_NEAR(value[METRIC_DECODE_RATE], 20.0 / 4, 1e-12); /* total tokens over total seconds */
     CHECK_NEAR(value[METRIC_PEAK_MEMORY], 9, 0);            /* the largest */
     CHECK_NEAR(value[METRIC_ENERGY], 2, 0);                 /* the mean */
-    CHECK_NEAR(value[METRIC_ITL_P50], 0.2, 1e-6);           /* of all latencies together */
+    CHECK_NEAR(value[METRIC_ENERGY_HALF], 0.25, 0);
+    CHECK_NEAR(value[METRIC_CO2], 0.5, 0);
+    CHECK_NEAR(value[METRIC_ITL_P50], 0.2, 1e-6); /* of all latencies together */
     CHECK_NAN(value[METRIC_PREFILL_RATE]);
     CHECK_NAN(value[METRIC_PERPLEXITY]);
     tally_free(&t);

@@ -257,6 +257,41 @@ static void measurements_that_take_too_long_are_skipped(void **state)
     assert_int_equal(next.candidate, 3);
 }
 
+/* The faster candidate wins until its loss of right answers is known and not shown to be within the limit. */
+static void a_loss_of_right_answers_excludes(void **state)
+{
+    (void)state;
+    struct tune_options o = { .goal = GOAL_SPEED, .limits = { .kld = 0.05, .accuracy = 0.01 } };
+    struct tune_candidate list[2] = {
+        { .rate = 10, .normalized_rate = 10, .kld = 0, .ppl_ratio = 1 },
+        { .rate = 12, .normalized_rate = 12, .kld = 0.001, .ppl_ratio = 1 },
+    };
+    for (int i = 0; i < 2; i++) {
+        list[i].index = -1;
+        list[i].timings = 3;
+        list[i].normalized_sd = 0.01;
+        list[i].predicted = 10;
+        list[i].memory_bytes = 1000;
+        list[i].read_bytes = 1000;
+    }
+    struct tuning t = { .task = { .o = &o, .recipe_dim = -1 }, .known = { .list = list, .n = 2 } };
+    list[1].accuracy_change = list[1].accuracy_lower = list[1].accuracy_upper = NAN;
+    CHECK_EQ(tune_best(&t, -1), 1);
+    CHECK(tune_accuracy_missing(&t, 1)); /* so it is asked before it may win */
+    CHECK(!tune_accuracy_missing(&t, 0));
+    list[1].accuracy_change = -0.005;
+    list[1].accuracy_lower = -0.012;
+    CHECK_EQ(tune_best(&t, -1), 0);
+    list[1].accuracy_lower = -0.009;
+    CHECK_EQ(tune_best(&t, -1), 1);
+    CHECK(!tune_accuracy_missing(&t, 1));
+    list[1].accuracy_failed = true;
+    CHECK_EQ(tune_best(&t, -1), 0);
+    o.limits.accuracy = 0; /* no limit */
+    CHECK_EQ(tune_best(&t, -1), 1);
+    CHECK(!tune_accuracy_missing(&t, 1));
+}
+
 /* Weights take three times as long from memory as from a cache. Cores and memory run at half speed:
  * normalization about doubles the rate. */
 static void disturbances_are_normalized(void **state)
@@ -359,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(disturbances_are_normalized),
                                         cmocka_unit_test(uncertain_cells_have_less_weight),
                                         cmocka_unit_test(measurements_that_take_too_long_are_skipped),
+                                        cmocka_unit_test(a_loss_of_right_answers_excludes),
                                         cmocka_unit_test(space_as_asked),
                                         cmocka_unit_test(space_of_another_engine),
                                         cmocka_unit_test(recipes_that_make_the_same_file),

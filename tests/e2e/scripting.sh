@@ -77,6 +77,14 @@ json 'd["schema"] == "qdyno.claims/1" and len(d["rows"]) == 5 and d["summary"]["
   json 'all(r["verdict"] in ("confirmed", "refuted", "not decided") for r in d["rows"])' &&
   json 'all(0.2 < r["measured"] < 0.6 and r["verdict"] != "not decided" for r in d["rows"] if r["figure"] == "weights_bytes")' &&
   json 'all((r["reason"] is not None) == (r["verdict"] == "not decided") for r in d["rows"])'
+# the table of methods: arms have speeds, what no run measured is unknown, and a bench fills it in
+json 'len(d["methods"]) == 15 and all(0.1 < m["memory_ratio"] < 0.7 for m in d["methods"])' &&
+  json '{m["config"]: m for m in d["methods"]}["nf4"]["speed_ratio"] is None' &&
+  json '{m["config"]: m for m in d["methods"]}["nf4"]["kld_mean"] is None' &&
+  json '{m["config"]: m for m in d["methods"]}["q8_0"]["claimed_speed_to"] == 3'
+expect 0 eval -C nf4 --ref default --chunks 1 -o json
+"$QDYNO" claims quant -w tg16 --budget 1s -o json >"$T/out" 2>"$T/err"
+json '{m["config"]: m for m in d["methods"]}["nf4"]["kld_mean"] > 0'
 expect 4 claims training && says err 'expected quant'
 expect 4 claims && expect 4 claims quant -w pp16 && says err 'a workload that decodes'
 expect 5 claims quant -m "$T/none.gguf"

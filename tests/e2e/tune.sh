@@ -40,6 +40,20 @@ expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
 expect 4 tune --limit speed=3 && says err 'memory=BYTES or kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'
 
+# right answers: too few questions for a limit are refused, and who loses more than the limit cannot win
+tasks="$(dirname "$QDYNO")/share/examples/stories.task.jsonl"
+expect 4 tune --limit accuracy=0.5% --task "$tasks" && says err 'accuracy=-SHARE'
+expect 4 tune --limit accuracy=-1% && says err 'needs --task'
+expect 4 tune --task "$tasks" && says err 'needs --limit accuracy'
+expect 4 tune --limit accuracy=-0.5% --task "$tasks" && says err 'expected at least 390 items'
+expect 4 advise --limit accuracy=-1% && says err 'memory=BYTES or kld=NATS'
+expect 4 eval --task "$tasks" --chat && says err 'no chat template'
+expect 4 eval --chat && says err 'needs --task'
+expect 0 tune --space "recipe=file|q2_K,threads=1" -w tg16 -t 1 --budget 5s --goal speed --max-ppl 9% --search-only \
+  --limit kld=1,accuracy=-1% --task "$tasks" -o json &&
+  json 'd["asked"] == 200 and d["accuracy_limit"] == -0.01 and d["candidate"] is None' &&
+  json 'all(t["accuracy_lower"] is None or t["accuracy_lower"] < -0.01 for t in d["tried"] if "q2_K" in t["config"])'
+
 # the dashboard: t searches and ends in one sentence; s stops a search, which stays resumable by its number alone
 mkfifo "$T/lines"
 "$QDYNO" dashboard --linear <"$T/lines" >"$T/said" 2>"$T/err" &

@@ -1,6 +1,10 @@
 /* Proves: all forms of questions are read, others are refused with their line; a choice's score is the sum of
  * the log-likelihoods of its tokens, whatever choices stand beside it; shares, intervals and the McNemar test
  * are those computed by hand. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "engine/chat/chat.h"
 #include "engine/eval/eval.h"
 #include "engine/eval/statistics.h"
 #include "tests/engine/session.h"
@@ -118,7 +122,7 @@ static void choices_are_scored_token_by_token(void **state)
     snprintf(path, sizeof path, "%s/share/models/bundled.gguf", TEST_SOURCE_DIR);
     struct model *m = session_open(path, EXACT, 128, 1);
     CHECK_OK(parse(&s, TEXT, 0, &why));
-    CHECK_OK(task_answer(&x, m, &s, NULL, NULL, &why));
+    CHECK_OK(task_answer(&x, m, &s, NULL, NULL, NULL, &why));
     assert_int_equal(x.n, 5);
     for (int i = 0; i < 3; i++) {
         int best = 0, best_by_length = 0;
@@ -141,9 +145,48 @@ static void choices_are_scored_token_by_token(void **state)
                    0, &why));
     model_close(m);
     m = session_open(path, EXACT, 8, 1);
-    CHECK_EQ(task_answer(&x, m, &s, NULL, NULL, &why), ERR_USAGE);
+    CHECK_EQ(task_answer(&x, m, &s, NULL, NULL, NULL, &why), ERR_USAGE);
     CHECK_CONTAINS(why.message, "item 1: a choice has");
     task_answers_free(&x);
+    task_set_free(&s);
+    model_close(m);
+}
+
+/* A template that repeats the message asks the same question as plain text; one that ignores it another. */
+static void a_template_asks_the_question(void **state)
+{
+    (void)state;
+    static const char TEXT[] =
+        "{\"question\":\"Once upon a time there was a\",\"choices\":[\"little girl named Lily\",\"stone\",\"the of\"],\"answer\":0}\n"
+        "{\"question\":\"One day, Lily\",\"choices\":[\"went to the of\",\"went to the park\"],\"answer\":1}\n"
+        "{\"text\":\"Once upon a time\"}\n";
+    static const char *const TEMPLATES[] = { "{{ bos_token }}{{ messages[0].content }}",
+                                             "{{ bos_token }}One day, the" };
+    struct task_set s;
+    struct err why = { 0 };
+    char path[4096];
+    snprintf(path, sizeof path, "%s/share/models/bundled.gguf", TEST_SOURCE_DIR);
+    struct model *m = session_open(path, EXACT, 128, 1);
+    CHECK_OK(parse(&s, TEXT, 0, &why));
+    for (int i = 0; i < 2; i++) {
+        char name[] = "/tmp/qdyno-template-XXXXXX";
+        const int fd = mkstemp(name);
+        CHECK_GE(fd, 0);
+        CHECK_EQ(write(fd, TEMPLATES[i], strlen(TEMPLATES[i])), (ssize_t)strlen(TEMPLATES[i]));
+        close(fd);
+        struct chat *chat = NULL;
+        struct task_answers plain, x;
+        CHECK_OK(chat_open(&chat, model_gguf(m), model_tokenizer(m), name, &why));
+        CHECK_OK(task_answer(&plain, m, &s, NULL, NULL, NULL, &why));
+        CHECK_OK(task_answer(&x, m, &s, chat, NULL, NULL, &why));
+        for (int k = 0; k < 2 && !i; k++) CHECK_EQ(x.right[k], plain.right[k]);
+        CHECK_EQ(plain.right[2], true);
+        CHECK_EQ(x.right[2], i == 0);
+        task_answers_free(&plain);
+        task_answers_free(&x);
+        chat_close(chat);
+        unlink(name);
+    }
     task_set_free(&s);
     model_close(m);
 }
@@ -167,6 +210,13 @@ static void figures_are_those_computed_by_hand(void **state)
     CHECK_EQ(p.only_first, 5);
     CHECK_EQ(p.only_second, 1);
     CHECK_NEAR(p.p, 14.0 / 64, 1e-12);
+    CHECK_NEAR(p.change, -0.4, 1e-12);
+    /* 5.5 lost and 1.5 won of 12: -1/3 -+ 1.959964 sqrt((7 - 16/12) / 144) */
+    CHECK_NEAR(p.lower, -0.7221373, 1e-6);
+    CHECK_NEAR(p.upper, 0.0554706, 1e-6);
+    const struct task_pair same = task_compare(a, a, 10); /* 1.959964 / 12 */
+    CHECK_NEAR(same.change, 0, 0);
+    CHECK_NEAR(same.lower, -0.1633303, 1e-6);
 }
 
 int main(void)
@@ -175,6 +225,7 @@ int main(void)
         cmocka_unit_test(every_form_is_read),
         cmocka_unit_test(what_is_no_question_is_refused),
         cmocka_unit_test(choices_are_scored_token_by_token),
+        cmocka_unit_test(a_template_asks_the_question),
         cmocka_unit_test(figures_are_those_computed_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

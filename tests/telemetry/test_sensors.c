@@ -17,8 +17,8 @@ static double row[METRIC_SENSOR_COUNT];
 static void metrics_table_is_whole(void **state)
 {
     (void)state;
-    static const char *const UNITS[] = { "",       "bytes",    "ratio",   "celsius", "hertz",  "watts",
-                                         "joules", "tokens/s", "bytes/s", "1/s",     "seconds" };
+    static const char *const UNITS[] = { "",       "bytes",    "ratio",   "celsius", "hertz",   "watts",
+                                         "joules", "tokens/s", "bytes/s", "1/s",     "seconds", "grams" };
     for (int i = 0; i < METRIC_COUNT; i++) {
         const struct metric *m = &METRICS[i];
         bool unit = false;

@@ -61,7 +61,7 @@ static void arm_fill(struct report_source *s, int arm, const char *line, double 
     a->threads = 2;
     for (int m = 0; m < METRIC_COUNT; m++) a->value[m] = NAN;
     a->rate = a->value[METRIC_DECODE_RATE] = rate;
-    a->joules_per_token = NAN;
+    a->joules_per_token = a->joules_per_token_half = a->co2_g_per_token = NAN;
     a->value[METRIC_TTFT] = 0.0031;
     a->value[METRIC_ITL_P50] = 1 / rate;
     a->value[METRIC_ITL_P95] = 1.1 / rate;

@@ -202,7 +202,7 @@ static void nothing_known(void **state)
     for (int a = 0; a < 2; a++) {
         struct experiment_arm *x = &s->state.arm[a];
         for (int m = 0; m < METRIC_COUNT; m++) x->value[m] = NAN;
-        x->rate = x->joules_per_token = NAN;
+        x->rate = x->joules_per_token = x->joules_per_token_half = x->co2_g_per_token = NAN;
         x->plan.total = -1;
         x->threads = -1;
         x->model_name[0] = x->sha256[0] = x->recipe[0] = '\0';

@@ -82,6 +82,8 @@ static const struct column COLUMNS[] = {
     METRIC_COLUMN(METRIC_SERVER_DECODE_RATE),
     METRIC_COLUMN(METRIC_CHUNK_GAP),
     { .name = "energy_j_token", .title = "J/token", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "energy_half_j_token", .title = "+-", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "co2_g_token", .title = "CO2 mg/token", .kind = COLUMN_NUM, .scale = 1e3, .digits = 3 },
     { .name = "cells", .title = "cells", .kind = COLUMN_INT },
     { .name = "error", .title = "error" },
     { .name = "verdict", .title = "verdict" },
@@ -147,6 +149,8 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     json_put_num(row, "rate", x->rate);
     table_put_metrics(t, row, x->value);
     json_put_num(row, "energy_j_token", x->joules_per_token);
+    json_put_num(row, "energy_half_j_token", x->joules_per_token_half);
+    json_put_num(row, "co2_g_token", x->co2_g_per_token);
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
     json_put_bool(row, "random_weights", s->random_weights);

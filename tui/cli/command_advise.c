@@ -134,7 +134,7 @@ static enum err_code target_read_rate(double *tok_s, const char *text, struct er
 static enum err_code options_read(struct advise_options *o, const struct cli_args *a, struct err *why)
 {
     const char *target = args_text(a, "--target", NULL);
-    enum err_code rc = cli_limits(&o->memory_limit, &o->kld_limit, a, why);
+    enum err_code rc = cli_limits(&o->memory_limit, &o->kld_limit, NULL, a, why);
     goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
     o->ctx = (int)args_int(a, "-c", 0);
     if (args_has(a, "--forget") && !args_has(a, "--accuracy"))
@@ -362,7 +362,7 @@ static enum err_code advising_case(struct rule_case *c, struct model_shape *shap
     if (!rc) rc = predict(reference, file, &plain, &v->machine, &v->ceilings, &what, why);
     gguf_close(file);
     *c = (struct rule_case){ v->model,  shape,     &v->machine,      &v->ceilings,
-                             reference, v->o.goal, v->o.memory_limit };
+                             reference, v->o.goal, v->o.memory_limit, v->o.evidence };
     return rc;
 }
 

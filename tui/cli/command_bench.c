@@ -85,6 +85,8 @@ static const struct column BENCH_COLUMNS[] = {
     { .name = "huge_bytes", .kind = COLUMN_BYTES },
     { .name = "prefetch_s", .kind = COLUMN_NUM },
     METRIC_COLUMN(METRIC_ENERGY),
+    METRIC_COLUMN(METRIC_ENERGY_HALF),
+    METRIC_COLUMN(METRIC_CO2),
     METRIC_COLUMN(METRIC_LIMIT_SHARE_PREFILL),
     METRIC_COLUMN(METRIC_LIMIT_SHARE_DECODE),
     { .name = "decode_experts", .title = "experts per step", .kind = COLUMN_NUM, .digits = 2 },

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "tui/cli/command_claims_methods.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -40,7 +41,11 @@ const struct document DOCUMENT_CLAIMS = {
     .schema = "qdyno.claims/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "run model workload reference labels.* random_weights",
+    .members = "run model workload reference labels.* random_weights methods[].config "
+               "methods[].claimed_memory_from methods[].claimed_memory_to methods[].memory_ratio "
+               "methods[].claimed_speed_from methods[].claimed_speed_to methods[].speed_ratio "
+               "methods[].speed_lower_ratio methods[].speed_upper_ratio methods[].claimed_accuracy "
+               "methods[].kld_mean",
 };
 
 static enum err_code spec_read(struct experiment_spec *s, const struct cli_global *g,
@@ -131,6 +136,7 @@ static int claims_print(const struct cli_global *g, const struct cli_args *a,
                s->arm[0].line);
     table_note(&t, "%d confirmed, %d refuted, %d not decided, of %s on %s", count[QUANT_CONFIRMED],
                count[QUANT_REFUTED], count[QUANT_NOT_DECIDED], cli_base_name(s->spec.model), workload);
+    claims_put_methods(&t, g, s);
     if (s->phase == PHASE_FAILED) table_note(&t, "failed: %s", s->error);
     table_note(&t, "run %lld; the experiment: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
     const int printed = cli_print(g, a, &t, status);

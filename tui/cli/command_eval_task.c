@@ -8,7 +8,9 @@
 
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
+#include "engine/chat/chat.h"
 #include "engine/eval/eval.h"
+#include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "telemetry/machine/machine.h"
 #include "tui/cli/command_eval_run.h"
@@ -27,6 +29,8 @@ static const struct column COLUMNS[] = {
     { .name = "accuracy_norm_lower", .kind = COLUMN_NUM },
     { .name = "accuracy_norm_upper", .kind = COLUMN_NUM },
     { .name = "accuracy_change", .title = "change", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "accuracy_change_lower", .title = "from", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "accuracy_change_upper", .title = "to", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
     { .name = "only_reference_right", .title = "lost", .kind = COLUMN_INT },
     { .name = "only_candidate_right", .title = "won", .kind = COLUMN_INT },
     { .name = "mcnemar_p", .title = "McNemar p", .kind = COLUMN_NUM, .digits = 4 },
@@ -40,7 +44,7 @@ const struct document DOCUMENT_EVAL_TASK = {
     .schema = "qdyno.eval_task/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "task task_sha256 items shots chance run machine labels.* reference.*",
+    .members = "task task_sha256 items shots chat template chance run machine labels.* reference.*",
 };
 
 struct asking {
@@ -49,6 +53,8 @@ struct asking {
     const char *file;
     char sha256[HASH_HEX];
     int ctx, shots;
+    bool chat;
+    const char *template_file; /* of --chat; NULL: the model's */
     struct task_set set;
     struct machine machine;
     struct sampler_thread *sampler;
@@ -89,6 +95,37 @@ static enum err_code model_opened(struct model **m, char **path, struct asking *
     return rc ? rc : shapes_model_open(m, &o, why);
 }
 
+/* Asks all questions, through the chat template if that was asked for. */
+static enum err_code questions_ask(struct task_answers *out, struct asking *k, struct model *m,
+                                   struct err *why)
+{
+    struct chat *chat = NULL;
+    enum err_code rc = ERR_OK;
+    if (k->chat && model_tokenizer(m))
+        rc = chat_open(&chat, model_gguf(m), model_tokenizer(m), k->template_file, why);
+    if (!rc) rc = task_answer(out, m, &k->set, chat, on_item, k, why);
+    chat_close(chat);
+    return rc;
+}
+
+/* Before any model is loaded: a file without a template is a wrong command, not a bad result. */
+static enum err_code check_template(const struct asking *k, const struct config *c, struct err *why)
+{
+    struct gguf *file = NULL;
+    char *path = NULL;
+    if (!k->chat || k->template_file) return ERR_OK;
+    enum err_code rc = cli_config_model(&path, k->a, c, why);
+    if (!rc) rc = model_file_open(&file, path, why);
+    if (!rc && !chat_has_template(file))
+        rc = err_set(why, ERR_USAGE,
+                     "--chat: '%s' has no chat template (tokenizer.chat_template): give one with --template "
+                     "FILE, or leave --chat out",
+                     path);
+    gguf_close(file);
+    free(path);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- figures */
 
 static void put_share(json_t *to, const char *name, const bool *right, int n)
@@ -119,7 +156,9 @@ static void put_pair(struct asking *k, json_t *to, const struct task_answers *x)
         if (x->right[i] != k->reference.right[i])
             json_array_append_new(flips,
                                   json_pack("{s:i,s:b}", "item", k->shots + i + 1, "right", x->right[i]));
-    json_put_num(to, "accuracy_change", (double)(p.only_second - p.only_first) / x->n);
+    json_put_num(to, "accuracy_change", p.change);
+    json_put_num(to, "accuracy_change_lower", p.lower);
+    json_put_num(to, "accuracy_change_upper", p.upper);
     json_put_int(to, "only_reference_right", p.only_first);
     json_put_int(to, "only_candidate_right", p.only_second);
     json_put_num(to, "mcnemar_p", p.p);
@@ -160,7 +199,7 @@ static enum err_code config_ask(struct asking *k, struct model *m, const char *p
     struct task_answers x = { 0 };
     json_t *echo = json_object();
     run_measure_begin(&k->run, &c, getpid());
-    const enum err_code rc = task_answer(&x, m, &k->set, on_item, k, &c.failure);
+    const enum err_code rc = questions_ask(&x, k, m, &c.failure);
     c.failure.code = rc;
     run_measure_end(&k->run, &c);
     if (rc == ERR_CANCELLED) {
@@ -215,7 +254,7 @@ static enum err_code reference_ask(struct asking *k, const struct config *ref, s
     char *path = NULL;
     if (!ref) return ERR_OK;
     enum err_code rc = model_opened(&m, &path, k, ref, why);
-    if (!rc) rc = task_answer(&k->reference, m, &k->set, on_item, k, why);
+    if (!rc) rc = questions_ask(&k->reference, k, m, why);
     if (!rc) {
         json_t *about = json_object();
         json_put_str(about, "model", cli_base_name(path));
@@ -257,6 +296,8 @@ static void put_extra(struct asking *k)
     json_put_str(to, "task_sha256", k->sha256);
     json_put_int(to, "items", k->set.n);
     json_put_int(to, "shots", k->shots);
+    json_put_bool(to, "chat", k->chat);
+    json_put_str(to, "template", k->template_file);
     json_put_num(to, "chance", chance);
     json_put_str(to, "machine", k->machine.id);
     json_put(to, "labels", cli_labels_json(&k->labels));
@@ -302,11 +343,20 @@ int eval_task(const struct cli_global *g, const struct cli_args *a, const struct
                           .file = args_text(a, "--task", ""),
                           .ctx = (int)args_int(a, "-c", 512),
                           .shots = (int)args_int(a, "--shots", 0),
+                          .chat = args_has(a, "--chat"),
+                          .template_file = args_text(a, "--template", NULL),
                           .configs = configs,
                           .n = n };
     table_init(&k->table, &DOCUMENT_EVAL_TASK);
     progress_init(&k->progress, g);
-    enum err_code rc = asking_init(k, &why);
+    enum err_code rc = ref ? check_template(k, ref, &why) : ERR_OK;
+    for (int i = 0; i < n && !rc; i++) rc = check_template(k, &configs[i], &why);
+    if (rc) {
+        table_done(&k->table);
+        free(k);
+        return cli_fail(a, &why);
+    }
+    rc = asking_init(k, &why);
     if (!rc) rc = reference_ask(k, ref, &why);
     for (k->at = 0; k->at < n && !rc; k->at++) rc = config_run(k, &why);
     const int status = asking_finish(k, rc, &why);
@@ -324,7 +374,11 @@ enum err_code eval_task_check(const struct cli_args *a, struct err *why)
 {
     static const char *const WITHOUT[] = { "-f", "--set-text", "--chunks", "--gate" };
     const bool task = args_has(a, "--task");
-    if (!task && args_has(a, "--shots")) return err_set(why, ERR_USAGE, "--shots needs --task FILE");
+    static const char *const NEED_TASK[] = { "--shots", "--chat", "--template" };
+    for (size_t i = 0; !task && i < COUNT_OF(NEED_TASK); i++)
+        if (args_has(a, NEED_TASK[i])) return err_set(why, ERR_USAGE, "%s needs --task FILE", NEED_TASK[i]);
+    if (args_has(a, "--template") && !args_has(a, "--chat"))
+        return err_set(why, ERR_USAGE, "--template needs --chat: without it the questions are plain text");
     for (size_t i = 0; task && i < COUNT_OF(WITHOUT); i++)
         if (args_has(a, WITHOUT[i]))
             return err_set(why, ERR_USAGE, "--task and %s exclude each other: leave one out", WITHOUT[i]);

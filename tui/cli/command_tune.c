@@ -27,7 +27,9 @@ const struct cli_flag FLAGS_TUNE[] = {
       .help = "what to optimize; default balanced" },
     { .name = "--limit", .value = "LIMITS",
       .help = "limits of a config: memory=BYTES, kld=NATS (mean KL divergence; default 0.02), e.g. "
-              "memory=8G,kld=0.05" },
+              "memory=8G,kld=0.05; with --task also accuracy=-0.5% (largest loss of right answers)" },
+    { .name = "--task", .value = "FILE",
+      .help = "questions with choices (docs/quantize.md), for --limit accuracy=" },
     { .name = "-C", .alias = "--config", .value = "CONFIG",
       .help = "current config, which a winner must beat; default: the applied config, else the default" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "workload to time; default tg64" },
@@ -84,6 +86,11 @@ static const struct column COLUMNS[] = {
       .title = "candidate's perplexity ratio",
       .kind = COLUMN_NUM,
       .digits = 4 },
+    { .name = "candidate_accuracy_change", .kind = COLUMN_NUM },
+    { .name = "candidate_accuracy_lower", .kind = COLUMN_NUM },
+    { .name = "candidate_accuracy_upper", .kind = COLUMN_NUM },
+    { .name = "accuracy_limit", .kind = COLUMN_NUM },
+    { .name = "asked", .kind = COLUMN_INT },
     { .name = "gain", .kind = COLUMN_NUM },
     { .name = "gain_lower", .kind = COLUMN_NUM },
     { .name = "gain_upper", .kind = COLUMN_NUM },
@@ -110,6 +117,7 @@ const struct document DOCUMENT_TUNE = {
     .record = true,
     .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
                "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
+               "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
                "tried[].score tried[].error labels.*",
 };
 
@@ -189,6 +197,7 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     o->budget_s = args_num(a, "--budget", resumes ? old->budget_s : 600);
     o->space = args_text(a, "--space", old->space);
     o->text_file = args_text(a, "-f", old->text_file);
+    o->task_file = args_text(a, "--task", old->task_file);
     o->seed = resumes && t->g->seed == 1 ? old->seed : t->g->seed; /* 1: the default */
     t->goal = resumes ? old->goal : GOAL_BALANCED;
     if (args_has(a, "--goal")) goal_parse(args_text(a, "--goal", ""), &t->goal);
@@ -204,7 +213,12 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
         return rc;
     }
     o->limits.ppl_ratio = args_num(a, "--max-ppl", 0.02);
-    return rc ? rc : cli_limits(&o->limits.memory_bytes, &o->limits.kld, a, why);
+    if (!rc) rc = cli_limits(&o->limits.memory_bytes, &o->limits.kld, &o->limits.accuracy, a, why);
+    if (!rc && (o->limits.accuracy > 0) != (o->task_file != NULL))
+        rc = err_set(why, ERR_USAGE,
+                     o->task_file ? "--task needs --limit accuracy=-SHARE, e.g. accuracy=-0.5%%"
+                                  : "--limit accuracy= needs --task FILE (docs/quantize.md)");
+    return rc;
 }
 
 /* One sampler serves the run of the search and the A/B that confirms its result. */
@@ -265,6 +279,9 @@ static json_t *candidate_json(const struct tune_candidate *c)
     json_put_int(o, "bytes", c->memory_bytes);
     json_put_num(o, "kld", c->kld);
     json_put_num(o, "ppl_ratio", c->ppl_ratio);
+    json_put_num(o, "accuracy_change", c->accuracy_change);
+    json_put_num(o, "accuracy_lower", c->accuracy_lower);
+    json_put_num(o, "accuracy_upper", c->accuracy_upper);
     json_put_num(o, "score", c->score);
     json_put_str(o, "error", *c->error ? c->error : NULL);
     return o;
@@ -282,6 +299,11 @@ static void put_candidate(json_t *row, const struct tune_result *r)
     json_put_num(row, "candidate_kld", c->kld);
     json_put_num(row, "candidate_kld_se", c->kld_se);
     json_put_num(row, "candidate_ppl_ratio", c->ppl_ratio);
+    if (r->accuracy_limit > 0) {
+        json_put_num(row, "candidate_accuracy_change", c->accuracy_change);
+        json_put_num(row, "candidate_accuracy_lower", c->accuracy_lower);
+        json_put_num(row, "candidate_accuracy_upper", c->accuracy_upper);
+    }
     json_put_str(row, "runner_up", *r->runner_up.line ? r->runner_up.line : NULL);
 }
 
@@ -299,6 +321,8 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_num(row, "current_rate", r->current.rate);
     json_put_int(row, "current_bytes", r->current.memory_bytes);
     json_put_num(row, "current_kld", r->current.kld);
+    if (r->accuracy_limit > 0) json_put_num(row, "accuracy_limit", -r->accuracy_limit);
+    if (r->asked) json_put_int(row, "asked", r->asked);
     json_put_str(row, "text", *r->text ? r->text : NULL);
     json_put_str(row, "text_sha256", *r->text_sha256 ? r->text_sha256 : NULL);
     put_candidate(row, r);
@@ -325,15 +349,23 @@ static void note_tried(struct table *t, const struct tune_result *r)
     json_t *tried = json_array();
     for (int i = 0; i < r->n_seen; i++) {
         const struct tune_candidate *c = &r->seen[i];
-        char bytes[16], kld[32] = "not measured", usually[48] = "";
+        char bytes[16], kld[32] = "not measured", usually[48] = "", answers[96] = "";
         json_array_append_new(tried, candidate_json(c));
         if (i >= SHOWN || !c->timings) continue;
         if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
+        if (r->asked && !isnan(c->accuracy_lower))
+            snprintf(answers, sizeof answers, "  right answers %+.2f %% [%+.2f, %+.2f]",
+                     100 * c->accuracy_change, 100 * c->accuracy_lower, 100 * c->accuracy_upper);
         if (fabs(log(c->normalized_rate / c->rate)) > VISIBLE)
             snprintf(usually, sizeof usually, " (%.1f at usual machine speed)", c->normalized_rate);
-        table_note(t, "  %-44s %10.1f tok/s%s  %7s  KLD %s", c->line, c->rate, usually,
-                   str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld);
+        table_note(t, "  %-44s %10.1f tok/s%s  %7s  KLD %s%s", c->line, c->rate, usually,
+                   str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld, answers);
     }
+    if (r->asked)
+        table_note(t,
+                   "right answers: change against the unchanged model on %d questions, with its paired 95 %% "
+                   "interval; the limit is %+.2f %%",
+                   r->asked, -100 * r->accuracy_limit);
     json_put(t->extra, "tried", tried);
 }
 

@@ -70,7 +70,9 @@ static struct interval perplexity_of(const struct report_source *s, int arm)
 
 static struct interval energy_of(const struct report_source *s, int arm)
 {
-    return (struct interval){ s->state.arm[arm].joules_per_token, NAN, NAN };
+    const struct experiment_arm *a = &s->state.arm[arm];
+    return (struct interval){ a->joules_per_token, a->joules_per_token - a->joules_per_token_half,
+                              a->joules_per_token + a->joules_per_token_half };
 }
 
 /* The divergence of A, the reference, is 0. */

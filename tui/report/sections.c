@@ -26,6 +26,12 @@ static const char *number_text(struct report *r, double v)
     return isfinite(v) ? content_printf(r, "%s", figure_number(v).text) : "unknown";
 }
 
+static const char *uncertain_text(struct report *r, double v, double half)
+{
+    if (!isfinite(v) || !isfinite(half)) return number_text(r, v);
+    return content_printf(r, "%s ± %s", figure_number(v).text, figure_number(half).text);
+}
+
 /* Sets the headings; aligned: "l" or "r" for each column. */
 static void table_set_heads(struct content_table *t, const char *const *names, const char *aligned)
 {
@@ -171,8 +177,9 @@ static const char *bytes_text(struct report *r, int64_t n)
 /* One row for each arm. Columns without any value are listed below the table instead. */
 static void arms_table(struct report *r, const struct report_source *s)
 {
-    static const char *const NAMES[] = { "prefill tok/s", "decode tok/s", "first token", "gap p50",   "p95",
-                                         "p99",           "peak memory",  "J/token",     "perplexity" };
+    static const char *const NAMES[] = { "prefill tok/s", "decode tok/s", "first token", "gap p50",
+                                         "p95",           "p99",          "peak memory", "J/token",
+                                         "g CO2/token",   "perplexity" };
     enum { FIGURES = COUNT_OF(NAMES) };
     const char *value[EXPERIMENT_ARMS][FIGURES];
     bool known[FIGURES] = { false };
@@ -185,7 +192,8 @@ static void arms_table(struct report *r, const struct report_source *s)
                                           seconds_text(r, x->value[METRIC_ITL_P95]),
                                           seconds_text(r, x->value[METRIC_ITL_P99]),
                                           bytes_text(r, metric_bytes(x->value[METRIC_PEAK_MEMORY])),
-                                          number_text(r, x->joules_per_token),
+                                          uncertain_text(r, x->joules_per_token, x->joules_per_token_half),
+                                          number_text(r, x->co2_g_per_token),
                                           number_text(r, x->value[METRIC_PERPLEXITY]) };
         for (int i = 0; i < FIGURES; i++) {
             value[a][i] = of[i];

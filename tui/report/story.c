@@ -53,11 +53,16 @@ static void put_costs(struct report *r, const struct report_source *s, struct st
     if (memory) str_append(out, ";");
     for (int a = 0; a < report_arms(s); a++) {
         if (!isfinite(x->arm[a].joules_per_token)) continue;
-        str_printf(out, "%s %s %s J",
+        str_printf(out, "%s %s %s",
                    energy++ ? ","
                    : memory ? " energy per token:"
                             : " Energy per token:",
                    report_arm_name(a), figure_number(x->arm[a].joules_per_token).text);
+        if (isfinite(x->arm[a].joules_per_token_half))
+            str_printf(out, " ± %s", figure_number(x->arm[a].joules_per_token_half).text);
+        str_append(out, " J");
+        if (isfinite(x->arm[a].co2_g_per_token))
+            str_printf(out, " (%s g of CO2)", figure_number(x->arm[a].co2_g_per_token).text);
     }
     str_append(out, energy ? "." : memory ? " energy is unknown." : " Memory and energy are unknown.");
 }

@@ -115,8 +115,10 @@ enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args
  * caller frees *path. Errors: as quality_text_path, db_open. */
 enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why);
 
-/* Reads --limit memory=BYTES,kld=NATS. A limit that is not given leaves its variable unchanged. */
-enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why);
+/* Reads --limit memory=BYTES,kld=NATS,accuracy=-SHARE. A limit that is not given leaves its variable
+ * unchanged. accuracy: the largest loss, 0.005 for "-0.5%"; NULL: the command does not have this limit. */
+enum err_code cli_limits(int64_t *memory_bytes, double *kld, double *accuracy, const struct cli_args *a,
+                         struct err *why);
 
 /* Reads --metric; *out = NULL if it is not given. ERR_USAGE names the nearest metric. */
 enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why);
