@@ -32,14 +32,15 @@ enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c)
     x->totals.cell_seconds += c->seconds;
     x->totals.cells++;
     if (c->failure.code) return arm_fail(x, arm, &c->failure);
-    if (!*x->totals.work_hash) {
-        snprintf(x->totals.work_hash, sizeof(x->totals.work_hash), "%s", c->work_hash);
-    } else if (*c->work_hash && strcmp(c->work_hash, x->totals.work_hash)) {
+    char *first = x->totals.work_hash[work_of_arm(&x->state.spec, arm)];
+    if (!*first) {
+        snprintf(first, sizeof(x->totals.work_hash[0]), "%s", c->work_hash);
+    } else if (*c->work_hash && strcmp(c->work_hash, first)) {
         struct experiment_state *s = state_edit(x);
         snprintf(s->reason, sizeof(s->reason),
                  "the arms do not do the same work: arm %c had work %s, the first cell %s "
                  "(models with different vocabularies get different prompts)",
-                 'A' + arm, c->work_hash, x->totals.work_hash);
+                 'A' + arm, c->work_hash, first);
         state_done(x);
         return FLOW_INVALID;
     }
@@ -51,9 +52,10 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
 {
     show_cell(x, p);
     char workload[576];
-    workload_line(&x->state.spec.workload, workload, sizeof(workload));
+    workload_line(experiment_workload(&x->state.spec, p->arm), workload, sizeof(workload));
     const bool warmup = p->phase == CELL_WARMUP;
     json_t *echo = cell_echo(&x->state, 0, warmup ? arm_description(x->pool.process[p->process]) : NULL);
+    if (x->state.spec.by_arm) json_put_str(echo, "workload", workload); /* that of the run names all arms' */
     const struct run_cell what = { .arm = x->pool.process[p->process],
                                    .workload = workload,
                                    .repeats = x->state.cell_repeats,
@@ -63,6 +65,7 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
                                    .contamination = warmup ? CONTAMINATION_IGNORED : CONTAMINATION_DISCARDS,
                                    .control_frequency = x->state.control_frequency,
                                    .sample_conditions = p->last,
+                                   .sequence_rates = spec_has_sequence_rates(&x->state.spec),
                                    .place = { .arm = p->arm,
                                               .block = p->block,
                                               .slot = p->slot,

@@ -101,8 +101,10 @@ static void label_of(const struct experiment_state *s, char *buf, size_t size)
 {
     const int room = (int)size / s->spec.arms - 5;
     int n = 0;
+    char line[CONFIG_LINE + WORKLOAD_LINE];
     for (int i = 0; i < s->spec.arms; i++)
-        n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room, s->arm[i].line);
+        n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room,
+                      experiment_arm_line(s, i, line, sizeof(line)));
 }
 
 /* What is stored with an arm's model. It is made from the state, because the process and its answer are gone
@@ -164,7 +166,7 @@ static enum err_code experiment_begin_run(struct experiment *x)
     char *spec_json = json_line(spec);
     (void)ceilings_load(&x->ceilings, x->machine.id, &known, NULL);
     const struct run_spec run = { .kind = "ab",
-                                  .workload = workload_line(&s->spec.workload, workload, sizeof(workload)),
+                                  .workload = experiment_workload_line(&s->spec, workload, sizeof(workload)),
                                   .label = label,
                                   .metric = s->spec.metric->name,
                                   .spec_json = spec_json,

@@ -277,7 +277,10 @@ struct experiment_spec {
     char model[512]; /* path; "" when all configs name one */
     int arms;        /* 0: 2 */
     struct config config[EXPERIMENT_ARMS];
-    struct workload workload;
+    struct workload workload; /* of all arms, or of arm A */
+    bool by_arm;              /* each arm has its own: experiment_set_workloads */
+    struct workload arm_workload[EXPERIMENT_ARMS];
+    bool as_systems;             /* compare also what different work makes incomparable */
     const struct metric *metric; /* NULL: decode rate if the workload decodes, else prefill rate */
     double margin;               /* smallest log ratio that matters, e.g. 0.01 */
     double budget_s;             /* 0: 5 minutes; no new block starts beyond it */
@@ -304,6 +307,13 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
 enum { BLOCKS_FOR_A_CLAIM = 6 };
 /* The metric that is compared when the specification names none. */
 const struct metric *experiment_default_metric(const struct workload *w);
+/* Gives each of the first n arms its workload; by_arm stays false where all are the same. */
+void experiment_set_workloads(struct experiment_spec *s, const struct workload *w, int n);
+const struct workload *experiment_workload(const struct experiment_spec *s, int arm); /* borrowed */
+/* The workload of all arms, or those of the arms: "tg64 vs tg64@b16". Returns buf. */
+char *experiment_workload_line(const struct experiment_spec *s, char *buf, size_t size);
+/* Does a figure (enum metric_id) of this arm say anything beside that of A? */
+bool experiment_comparable(const struct experiment_spec *s, int arm, int metric);
 json_t *experiment_spec_to_json(const struct experiment_spec *s);
 enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why);
 
@@ -480,6 +490,9 @@ struct experiment_state {
         char kind[12], text[320];
     } event[EXPERIMENT_EVENTS]; /* newest last */
 };
+
+/* The config line of an arm, with its workload if it has its own: "q8_0 on tg64@b16". Returns buf. */
+char *experiment_arm_line(const struct experiment_state *s, int arm, char *buf, size_t size);
 
 struct experiment;
 struct experiment_deps {

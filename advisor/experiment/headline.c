@@ -28,6 +28,20 @@ static const struct wording WORDINGS[] = {
       .less = "slower",
       .what = "at prompts",
       .noun = "speed" },
+    { .metric = METRIC_TOTAL_RATE,
+      .verb = "delivers",
+      .open = "may deliver",
+      .more = "more",
+      .less = "fewer",
+      .what = "tokens per second of all sequences",
+      .noun = "rate of all sequences" },
+    { .metric = METRIC_SEQUENCE_RATE,
+      .verb = "delivers",
+      .open = "may deliver",
+      .more = "more",
+      .less = "fewer",
+      .what = "tokens per second and sequence",
+      .noun = "rate per sequence" },
     { .metric = METRIC_TRAIN_RATE,
       .verb = "is",
       .open = "may be",
@@ -188,6 +202,27 @@ static void put_other_axes(struct str *s, const struct experiment_state *x, cons
     }
 }
 
+/* Of arms with workloads of their own: the rate that is not the compared one. */
+static void put_other_rate(struct str *s, const struct experiment_state *x, const struct comparison *c)
+{
+    const bool total = compared_metric(x) == &METRICS[METRIC_TOTAL_RATE];
+    const int other = total ? METRIC_SEQUENCE_RATE : METRIC_TOTAL_RATE;
+    const struct interval g = c->by_metric[other - METRIC_SENSOR_COUNT];
+    if (!x->spec.by_arm || !isfinite(g.estimate)) return;
+    const struct wording w = wording_of(&METRICS[other]);
+    str_printf(s, ", %s ", w.verb);
+    put_change(s, w, g, 0.05);
+}
+
+/* What the reader must know before believing it: the arms did not do the same. */
+static void put_systems(struct str *s, const struct experiment_state *x)
+{
+    char line[EXPERIMENT_SENTENCE / 4];
+    if (x->spec.as_systems)
+        str_printf(s, " Compared as systems that do different work: %s.",
+                   experiment_workload_line(&x->spec, line, sizeof(line)));
+}
+
 static void put_quality(struct str *s, const struct experiment_state *x, int arm)
 {
     const struct quality *q = &x->comparison[arm].quality;
@@ -247,7 +282,8 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
     const enum verdict verdict = arms == 2 ? x->verdict : c->verdict;
     struct str s = { 0 };
     struct joint j;
-    str_printf(&s, "%c (%.100s)", 'A' + arm, x->arm[arm].line);
+    char line[CONFIG_LINE + WORKLOAD_LINE];
+    str_printf(&s, "%c (%.100s)", 'A' + arm, experiment_arm_line(x, arm, line, sizeof(line)));
     if (x->arm[arm].failed || verdict == VERDICT_INVALID) {
         const char *why = x->arm[arm].failed ? x->arm[arm].error : *c->reason ? c->reason : x->reason;
         str_printf(&s, " has no verdict: %.300s", why);
@@ -257,9 +293,11 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
     } else {
         claims_joint(&j, x);
         put_effect(&s, x, c, verdict);
+        put_other_rate(&s, x, c);
         put_other_axes(&s, x, &j, arm);
         put_quality(&s, x, arm);
         str_append(&s, ".");
+        put_systems(&s, x);
         put_machine(&s, x);
         put_reaction(&s, x);
         put_next(&s, x, verdict);

@@ -81,12 +81,16 @@ json_t *experiment_engine(const struct experiment_arm *a)
     return o;
 }
 
-static json_t *arm_document(const struct experiment_arm *a, int index)
+static json_t *arm_document(const struct experiment_state *s, int index)
 {
+    const struct experiment_arm *a = &s->arm[index];
+    char workload[WORKLOAD_LINE];
     json_t *o = json_object(), *itl = json_object();
     const char name[2] = { (char)('a' + index), 0 };
     json_put_str(o, "arm", name);
     json_put_str(o, "config", a->line);
+    json_put_str(o, "workload",
+                 workload_line(experiment_workload(&s->spec, index), workload, sizeof(workload)));
     experiment_put_text(o, "recipe", a->recipe);
     json_put(o, "merged", a->merged_known ? config_to_json(&a->merged) : json_null());
     experiment_put_text(o, "model", a->model_name);
@@ -119,6 +123,8 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     put_metric(o, a, METRIC_SERVER_PREFILL_RATE);
     put_metric(o, a, METRIC_SERVER_DECODE_RATE);
     put_metric(o, a, METRIC_CHUNK_GAP);
+    put_metric(o, a, METRIC_TOTAL_RATE);
+    put_metric(o, a, METRIC_SEQUENCE_RATE);
     json_put(o, "requests", requests_document(a));
     json_put_int(o, "cells", a->cells);
     json_put(o, "plan", a->plan.total < 0 ? json_null() : memory_plan_to_json(&a->plan));
@@ -269,7 +275,8 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_str(o, "unit", s->spec.metric ? s->spec.metric->unit : NULL);
     json_put_int(o, "better", better);
     json_put_str(o, "model", s->spec.model);
-    json_put_str(o, "workload", workload_line(&s->spec.workload, workload, sizeof(workload)));
+    json_put_str(o, "workload", experiment_workload_line(&s->spec, workload, sizeof(workload)));
+    json_put_bool(o, "as_systems", s->spec.as_systems);
     put_comparison(o, c, better);
     json_put_str(o, "estimand", ESTIMANDS[s->estimand]); /* what the verdict is about */
     json_put(o, "estimands", estimands_document(s, c, better));
@@ -291,7 +298,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put(o, "joint", joint_to_json(&joint));
     json_put(o, "gate", claims_gate_json(s));
     json_put(o, "control", control_document(s));
-    for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
+    for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(s, i));
     json_put(o, "arms", arms);
     json_put_bool(o, "random_weights", s->random_weights);
     json_put_bool(o, "answers_unverified", s->answers_unverified);

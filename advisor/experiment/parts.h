@@ -117,10 +117,18 @@ struct run_totals {
     int next_block[CELL_PHASES_COUNT];       /* number of the next block; numbers are never reused */
     double frequency[EXPERIMENT_BLOCKS];     /* hertz, of control cells */
     int n_frequency;
-    double cell_seconds; /* of all cells of the run, without waiting for turns */
-    int cells;           /* number of these */
-    char work_hash[24];  /* of the first cell; "" before */
+    double cell_seconds;                 /* of all cells of the run, without waiting for turns */
+    int cells;                           /* number of these */
+    char work_hash[EXPERIMENT_ARMS][24]; /* of the first cell of a workload; "" before */
 };
+/* The first arm with the workload of this one. */
+int work_of_arm(const struct experiment_spec *s, int arm);
+/* Do its cells measure METRIC_TOTAL_RATE and METRIC_SEQUENCE_RATE? */
+bool spec_has_sequence_rates(const struct experiment_spec *s);
+/* The metric that is compared when the specification names none. */
+const struct metric *workloads_default_metric(const struct experiment_spec *s);
+/* ERR_USAGE for workloads of arms, or a metric or gate of theirs, that cannot be compared. */
+enum err_code workloads_check(const struct experiment_spec *s, struct err *why);
 void totals_free(struct run_totals *l);
 /* A warm-up cell: it counts for both estimands. */
 void totals_add_cell(struct run_totals *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],

@@ -24,6 +24,7 @@ enum {
     GIVES_LOAD = 32,
     GIVES_SLO = 64
 };
+static const char SOME_TOKENS[] = "a prompt or generated tokens";
 static const struct {
     enum metric_id metric;
     unsigned needs;
@@ -48,6 +49,8 @@ static const struct {
     { .metric = METRIC_MEMORY_AFTER, .needs = GIVES_ANY, .text = "" },
     { .metric = METRIC_SERVER_PREFILL_RATE, .needs = GIVES_PREFILL, .text = "a prompt, such as pp512" },
     { .metric = METRIC_SERVER_DECODE_RATE, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
+    { .metric = METRIC_TOTAL_RATE, .needs = GIVES_PREFILL | GIVES_DECODE, .text = SOME_TOKENS },
+    { .metric = METRIC_SEQUENCE_RATE, .needs = GIVES_PREFILL | GIVES_DECODE, .text = SOME_TOKENS },
     { .metric = METRIC_CHUNK_GAP, .needs = GIVES_DECODE, .text = "generated tokens, such as tg64" },
 };
 
@@ -99,7 +102,7 @@ static enum err_code arms_check(const struct experiment_spec *s, struct err *why
     for (int i = 0; i < s->arms; i++) {
         const struct config *c = &s->config[i];
         const int64_t rows = config_int(c, KNOB_TRAIN_BATCH) * config_int(c, KNOB_ACCUMULATE);
-        enum err_code rc = workload_check(&s->workload, c, why);
+        enum err_code rc = workload_check(experiment_workload(s, i), c, why);
         if (rc) return err_prefix(why, "arm %c", 'A' + i);
         if (s->workload.train && rows != first)
             return err_set(
@@ -108,10 +111,11 @@ static enum err_code arms_check(const struct experiment_spec *s, struct err *why
                 ": expected train_batch times accumulate to be the same, so that both do the same work",
                 first, 'A' + i, rows);
     }
-    if (s->workload.load.auto_rate)
-        return err_set(
-            why, ERR_USAGE,
-            "rate=auto is found for each config by `qdyno bench`; to compare configs, give one rate");
+    for (int i = 0; i < s->arms; i++)
+        if (experiment_workload(s, i)->load.auto_rate)
+            return err_set(
+                why, ERR_USAGE,
+                "rate=auto is found for each config by `qdyno bench`; to compare configs, give one rate");
     if (s->workload.train && *s->model)
         return err_set(why, ERR_USAGE, "a model (%s) means nothing to a workload that trains from nothing",
                        s->model);
@@ -143,10 +147,12 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     char whole[PATH_MAX]; /* absolute: a run may be resumed or replayed from another folder */
     if (*s->model && realpath(s->model, whole) && strlen(whole) < sizeof(s->model))
         memcpy(s->model, whole, strlen(whole) + 1);
-    if (!s->metric) s->metric = experiment_default_metric(&s->workload);
-    enum err_code rc = metric_check(s->metric, &s->workload, why);
-    if (rc) return rc;
     if (!s->arms) s->arms = 2;
+    if (!s->metric) s->metric = workloads_default_metric(s);
+    enum err_code rc = workloads_check(s, why);
+    for (int i = 0; i < (s->by_arm ? s->arms : 1) && !rc; i++)
+        rc = metric_check(s->metric, experiment_workload(s, i), why);
+    if (rc) return rc;
     if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
         return err_set(why, ERR_USAGE, "%d arms: expected 2 to %d", s->arms, EXPERIMENT_ARMS);
     if ((rc = arms_check(s, why)) || (rc = foreign_check(s, why))) return rc;
@@ -301,6 +307,13 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put(o, "configs", configs);
     json_put_str(o, "workload", workload_line(&s->workload, text, sizeof(text)));
     json_put_int(o, "eval_ctx", s->workload.eval_ctx);
+    if (s->by_arm) {
+        json_t *all = json_array();
+        for (int i = 0; i < s->arms; i++)
+            json_array_append_new(all, json_string(workload_line(&s->arm_workload[i], text, sizeof(text))));
+        json_put(o, "workloads", all);
+        json_put_bool(o, "as_systems", s->as_systems);
+    }
     json_put_str(o, "metric", s->metric ? s->metric->name : NULL);
     json_put_num(o, "margin", s->margin);
     json_put_num(o, "budget_s", s->budget_s);
@@ -322,6 +335,23 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     return o;
 }
 
+/* The workloads of the arms, where they differ. */
+static enum err_code workloads_undocument(struct experiment_spec *s, const json_t *lines, struct err *why)
+{
+    struct workload w[EXPERIMENT_ARMS];
+    enum err_code rc = ERR_OK;
+    if (!lines) return ERR_OK;
+    if (json_array_size(lines) != (size_t)s->arms)
+        return err_set(why, ERR_FORMAT, "the experiment's spec has %zu workloads for %d arms",
+                       json_array_size(lines), s->arms);
+    for (int i = 0; i < s->arms && !rc; i++) {
+        const char *line = json_string_value(json_array_get(lines, (size_t)i));
+        rc = workload_parse(&w[i], line ? line : "", why);
+    }
+    if (!rc) experiment_set_workloads(s, w, s->arms);
+    return rc;
+}
+
 enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why)
 {
     memset(s, 0, sizeof(*s));
@@ -339,6 +369,8 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     enum err_code rc = workload_parse(&s->workload, json_get_str(object, "workload", ""), why);
     if (rc) return rc;
     s->workload.eval_ctx = (int)json_get_int(object, "eval_ctx", s->workload.eval_ctx);
+    if ((rc = workloads_undocument(s, json_object_get(object, "workloads"), why))) return rc;
+    s->as_systems = json_get_bool(object, "as_systems", false);
     const char *metric = json_get_str(object, "metric", NULL);
     s->metric = metric ? metric_find(metric) : NULL;
     if (metric && !s->metric)

@@ -124,8 +124,8 @@ static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
         .model = s->model,
         .config = &s->config[arm],
         /* 0: the context is set in the config line, as part of what is compared */
-        .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
-        .sequences = workload_sequences_for(&s->workload, &s->config[arm]),
+        .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(experiment_workload(s, arm)),
+        .sequences = workload_sequences_for(experiment_workload(s, arm), &s->config[arm]),
         .train = s->workload.train > 0,
         .program = x->program,
         .log = &x->log,
@@ -205,8 +205,8 @@ static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, i
     struct gguf *g = NULL;
     struct err ignored;
     if (!*path || model_file_open(&g, path, &ignored)) return false;
-    const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
-    const int sequences = workload_sequences_for(&s->workload, &s->config[arm]);
+    const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(experiment_workload(s, arm));
+    const int sequences = workload_sequences_for(experiment_workload(s, arm), &s->config[arm]);
     const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, sequences, &ignored);
     gguf_close(g);
     return ok;
@@ -308,7 +308,7 @@ void processes_plan(struct experiment *x)
 /* Runs the workload once, untimed, so that a new process has read its weights and touched its memory. */
 static enum flow process_warm_up(struct experiment *x, int process, int arm)
 {
-    struct workload w = x->state.spec.workload;
+    struct workload w = *experiment_workload(&x->state.spec, arm);
     char line[576];
     json_t *answer = NULL;
     struct err why = { 0 };

@@ -6,7 +6,7 @@
 enum err_code experiment_residuals(struct experiment *x, struct err *why)
 {
     const struct experiment_state *s = &x->state;
-    const struct workload *w = &s->spec.workload;
+    const struct workload *w = &s->spec.workload; /* all arms' are of one kind */
     uint32_t usable;
     enum err_code rc = ERR_OK;
     if (s->phase != PHASE_DONE || s->blocks < 1 || *w->eval_file || w->train || workload_is_load(w))
@@ -21,7 +21,7 @@ enum err_code experiment_residuals(struct experiment *x, struct err *why)
             .ceilings = x->run.ceilings,
             .model = *named ? named : s->spec.model,
             .config = &s->spec.config[i],
-            .workload = w,
+            .workload = experiment_workload(&s->spec, i),
             .decode_tok_s = arm->value[METRIC_DECODE_RATE],
             .prefill_tok_s = arm->value[METRIC_PREFILL_RATE],
             .peak_bytes = NAN, /* with two arms in memory, some of their buffers are never filled */

@@ -288,7 +288,9 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct run_totals
     enum err_code rc = ERR_OK;
     for (int i = 0; i < n && !rc;) {
         const struct cell_row *c = &cells[i];
-        if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
+        char *hash = c->arm >= 0 && c->arm < s->spec.arms ? l->work_hash[work_of_arm(&s->spec, c->arm)]
+                                                          : NULL;
+        if (hash && !*hash) snprintf(hash, sizeof(l->work_hash[0]), "%s", c->work_hash);
         if (c->block < 0) { /* outside of blocks: warm-up, canary, quality */
             if (!quality_rebuild(s, c) && !strcmp(c->phase, CELL_PHASES[CELL_WARMUP]))
                 rc = rebuild_warmup(s, l, d, c, why);

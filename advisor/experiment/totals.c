@@ -176,7 +176,7 @@ static double arithmetic_mean(const struct phase_totals *t, enum metric_id id)
 }
 
 static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
-                          const struct experiment_spec *spec, int repeats)
+                          const struct experiment_spec *spec, const struct workload *w, int repeats)
 {
     int tier = CELL_BLOCK;
     while (tier > CELL_WARMUP && !tiers[tier].cells) tier--;
@@ -192,8 +192,7 @@ static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], st
         if (METRICS[m].combine == COMBINE_POOLED_QUANTILE) /* sorts the latencies: their order is not used */
             a->value[m] = stats_latency_quantile(t->itl, t->n_itl, METRICS[m].quantile);
     }
-    const int tokens = repeats * workload_sequences(&spec->workload) *
-                       (spec->workload.prompt + spec->workload.gen);
+    const int tokens = repeats * workload_sequences(w) * (w->prompt + w->gen);
     const double share = tokens > 0 ? 1.0 / tokens : (double)NAN;
     a->joules_per_token = share * a->value[METRIC_ENERGY];
     a->joules_per_token_half = share * a->value[METRIC_ENERGY_HALF];
@@ -206,23 +205,27 @@ static void summarize_arm(const struct phase_totals tiers[CELL_PHASES_COUNT], st
 }
 
 /* The intervals of every metric of one comparison; the compared one has the adjusted effects. */
-static void summarize_comparison(const struct effects *e, struct experiment_state *s, struct comparison *c)
+static void summarize_comparison(const struct effects *e, struct experiment_state *s, struct comparison *c,
+                                 int arm)
 {
     for (int m = 0; m < CELL_METRICS; m++) {
         const bool compared = &METRICS[METRIC_SENSOR_COUNT + m] == s->spec.metric;
         c->by_metric[m] = compared ? evidence_interval(c, c->blocks, 0.95)
                                    : evidence_of_values(c, e, m, 0.95);
+        if (!experiment_comparable(&s->spec, arm, METRIC_SENSOR_COUNT + m))
+            c->by_metric[m] = (struct interval){ NAN, NAN, NAN };
     }
 }
 
 void totals_summarize(const struct run_totals *l, struct experiment_state *s)
 {
     for (int i = 0; i < s->spec.arms; i++) {
-        summarize_arm(l->arm[s->estimand][i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
+        summarize_arm(l->arm[s->estimand][i], &s->arm[i], &s->spec, experiment_workload(&s->spec, i),
+                      MAX(1, s->cell_repeats));
         means_bounds(&l->means[i], s->estimand, s->arm[i].mean);
-        if (i) summarize_comparison(&l->effects[i], s, &s->comparison[i]);
+        if (i) summarize_comparison(&l->effects[i], s, &s->comparison[i], i);
     }
-    if (s->confirming) summarize_comparison(&l->effects[0], s, &s->confirmation);
+    if (s->confirming) summarize_comparison(&l->effects[0], s, &s->confirmation, s->headline);
     for (int e = ESTIMAND_QUIET; e <= ESTIMAND_LOADED; e++) s->load[e] = load_mean(&l->load[e]);
     s->block_s = l->timed_blocks ? l->blocks_s / l->timed_blocks : NAN;
     s->switch_cost = log(l->switch_s / l->switch_tokens) - log(l->turn_s / l->turn_tokens);

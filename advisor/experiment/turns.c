@@ -34,6 +34,7 @@ bool block_runs_in_turns(const struct experiment *x, enum cell_phase phase)
     const struct experiment_state *s = &x->state;
     const bool twin = phase == CELL_CONTROL && x->pool.lifetime == LIFETIME_RUN && !x->pool.process[TWIN];
     if (x->pool.lifetime == LIFETIME_CELL || s->spec.turns == TURNS_OFF) return false;
+    if (s->spec.by_arm) return false; /* a turn is the same work for every arm */
     if (!workload_has_turns(&s->spec.workload) || !metric_has_turns(s->spec.metric)) return false;
     if (!arms_have_turns(&s->spec)) return false;
     if (s->spec.turns != TURNS_ON && s->estimand != ESTIMAND_LOADED && !x->clock.last_disturbed) return false;

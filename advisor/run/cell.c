@@ -154,6 +154,15 @@ void cell_derive(struct measured_cell *c)
             c->value[m] = stats_latency_quantile(c->itl, c->n_itl, METRICS[m].quantile);
 }
 
+void cell_derive_sequences(struct measured_cell *c)
+{
+    const double tokens = fmax(c->field[FIELD_PROMPT_TOKENS], 0) + fmax(c->field[FIELD_GEN_TOKENS], 0),
+                 seconds = fmax(c->field[FIELD_PREFILL_S], 0) + fmax(c->field[FIELD_DECODE_S], 0);
+    if (c->load.requests || !c->requests.n) return; /* requests that come and go have rates of their own */
+    c->value[METRIC_TOTAL_RATE] = positive_quotient(tokens, seconds);
+    c->value[METRIC_SEQUENCE_RATE] = c->value[METRIC_TOTAL_RATE] / c->requests.sequences;
+}
+
 int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out)
 {
     const int most = WINDOW_STORED / METRIC_SENSOR_COUNT;

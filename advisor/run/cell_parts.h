@@ -9,5 +9,7 @@
 enum err_code cell_run_repeats(struct measured_cell *c, const struct cell_ask *ask, struct err *why);
 /* Computes the metrics that follow from the worker's fields and latencies. */
 void cell_derive(struct measured_cell *c);
+/* Adds METRIC_TOTAL_RATE and METRIC_SEQUENCE_RATE, once cell_derive has run. */
+void cell_derive_sequences(struct measured_cell *c);
 
 #endif

@@ -1,5 +1,6 @@
 /* advisor/run/run.c - the pipeline of a measured run: begin, cells, finish (run.h). */
 #include "advisor/run/run.h"
+#include "advisor/run/cell_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -230,6 +231,7 @@ enum err_code run_cell(struct run *r, const struct run_cell *what, struct measur
 {
     enum err_code rc = run_warm_up(r, what, c, &c->failure);
     c->failure.code = rc; /* cell_take clears c before it fails */
+    if (what->sequence_rates) cell_derive_sequences(c);
     if (rc == ERR_CANCELLED) {
         *why = c->failure;
         return rc;

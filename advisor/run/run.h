@@ -567,6 +567,7 @@ struct run_cell {
     enum run_contamination contamination;
     double control_frequency; /* hertz: a clock well below it disturbs; NAN: unknown */
     bool sample_conditions;   /* 40 ms of probing after the cell */
+    bool sequence_rates;      /* measure METRIC_TOTAL_RATE and METRIC_SEQUENCE_RATE as well */
     struct run_place place;
 };
 /* Measures and stores. A cell whose arm fails is stored with the reason, and the call succeeds:

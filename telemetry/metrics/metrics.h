@@ -105,6 +105,8 @@ enum metric_id {
     METRIC_SERVER_PREFILL_RATE, /* of other engines: by their own clock */
     METRIC_SERVER_DECODE_RATE,
     METRIC_CHUNK_GAP,
+    METRIC_TOTAL_RATE, /* of cells whose experiment compares them (run_cell.sequence_rates) */
+    METRIC_SEQUENCE_RATE,
     /* of loads: requests that come and go (advisor/run/load.c) */
     METRIC_TTFT_P50,
     METRIC_LOAD_FIRST = METRIC_TTFT_P50,

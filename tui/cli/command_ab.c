@@ -15,6 +15,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_ab_arms.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
@@ -26,7 +27,10 @@
 /* clang-format off */
 const struct cli_flag FLAGS_AB[] = {
     FLAG_MODEL_ROW,
-    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "workload of every arm; default tg64" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
+      .help = "workload of every arm; default tg64. Several: one for each arm" },
+    { .name = "--as-systems",
+      .help = "compare arms whose workloads are different work, by what each delivers" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "smallest difference that matters; default 1%" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
@@ -65,6 +69,7 @@ static const struct column COLUMNS[] = {
     { .name = "unit" },
     { .name = "arm", .title = "arm" },
     { .name = "config", .title = "config" },
+    { .name = "arm_workload", .title = "workload" },
     { .name = "rate", .kind = COLUMN_NUM },
     METRIC_COLUMN(METRIC_PREFILL_RATE),
     METRIC_COLUMN(METRIC_DECODE_RATE),
@@ -81,6 +86,8 @@ static const struct column COLUMNS[] = {
     METRIC_COLUMN(METRIC_SERVER_PREFILL_RATE),
     METRIC_COLUMN(METRIC_SERVER_DECODE_RATE),
     METRIC_COLUMN(METRIC_CHUNK_GAP),
+    METRIC_COLUMN(METRIC_TOTAL_RATE),
+    METRIC_COLUMN(METRIC_SEQUENCE_RATE),
     { .name = "energy_j_token", .title = "J/token", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "energy_half_j_token", .title = "+-", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "co2_g_token", .title = "CO2 mg/token", .kind = COLUMN_NUM, .scale = 1e3, .digits = 3 },
@@ -100,6 +107,7 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "quality_text", .title = "on text" },
+    { .name = "as_systems", .kind = COLUMN_BOOL },
 };
 
 const struct document DOCUMENT_AB = {
@@ -141,7 +149,9 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     json_t *row = table_row(t);
     json_put_int(row, "run", s->run_id);
     json_put_str(row, "model", *s->spec.model || !*x->model_name ? s->spec.model : x->model_name);
-    json_put_str(row, "workload", workload_line(&s->spec.workload, workload, sizeof workload));
+    json_put_str(row, "workload", workload_line(experiment_workload(&s->spec, i), workload, sizeof workload));
+    if (s->spec.by_arm) json_put_str(row, "arm_workload", workload);
+    json_put_bool(row, "as_systems", s->spec.as_systems);
     json_put_str(row, "metric", m->name);
     json_put_str(row, "unit", m->unit);
     json_put_str(row, "arm", (char[]){ (char)('A' + i), 0 });
@@ -268,6 +278,7 @@ static void note_effect(struct table *t, const struct experiment_state *s)
                    100 * s->spec.margin);
         return;
     }
+    ab_arms_note(t, s);
     note_other_methods(t, s);
     if (isfinite(s->noise_floor))
         table_note(t, "noise: A against itself +-%.2f %% (A/A control, %d block%s%s)%s",
@@ -387,19 +398,9 @@ static enum err_code spec_load(struct experiment_spec *s, const struct cli_globa
 static enum err_code spec_new(struct experiment_spec *s, const struct cli_args *a, struct err *why)
 {
     char *model = NULL;
-    enum err_code rc = a->n >= 2 && a->n <= EXPERIMENT_ARMS
-                           ? ERR_OK
-                           : err_set(why, ERR_USAGE,
-                                     "expected 2 to %d config lines, got %d: qdyno ab A B -w WORKLOAD",
-                                     EXPERIMENT_ARMS, a->n);
     bool all_named = true;
-    s->arms = a->n;
-    for (int i = 0; i < a->n && !rc; i++) {
-        rc = cli_config(&s->config[i], a, a->arg[i], why);
-        if (rc) return err_prefix(why, "arm %c", 'A' + i);
-        all_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
-    }
-    if (!rc) rc = workload_parse(&s->workload, args_text(a, "-w", "tg64"), why);
+    enum err_code rc = ab_arms(s, a, why);
+    for (int i = 0; i < s->arms && !rc; i++) all_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
     const bool wanted = !all_named && !s->workload.train; /* training needs no model file */
     if (!rc && (wanted || args_has(a, "-m"))) rc = cli_model(&model, a, why);
     if (!rc && model && strlen(model) >= sizeof s->model)
@@ -414,10 +415,10 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
                                const struct cli_args *a, struct err *why)
 {
     static const char *const FIXED[] = {
-        "-m",       "-w",           "--margin",      "--metric",         "--control",
-        "--warmup", "--race",       "--processes",   "--min-blocks",     "--quality",
-        "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks", "--estimand",
-        "--turns",  "--label"
+        "-m",         "-w",       "--as-systems", "--margin",      "--metric",
+        "--control",  "--warmup", "--race",       "--processes",   "--min-blocks",
+        "--quality",  "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks",
+        "--estimand", "--turns",  "--label"
     };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {
@@ -508,7 +509,7 @@ static void ab_check_contexts(struct trained_context *out, const struct cli_glob
 {
     for (int i = 0; i < s->arms; i++) {
         if (trained_context_add(out, config_model_file(&s->config[i], s->model), &s->config[i],
-                                workload_ctx(&s->workload)))
+                                workload_ctx(experiment_workload(s, i))))
             cli_note(g, TRAINED_CONTEXT_NOTE, (long long)out->tokens, (long long)out->trained);
     }
 }

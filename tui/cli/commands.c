@@ -74,10 +74,11 @@ const struct command COMMANDS[] = {
                  "passed, 1 failed, 2 undecided. Every config must pass." },
     { .name = "ab", .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .work = FOR_ALL | FOR_TRAIN,
-      .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
+      .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [-w W2...] [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
       .help = "compare configs in a paired experiment that ends in a verdict",
       .details = "A, B, ... are config lines. Each verdict says how a config compares with A. `--resume "
-                 "ID` continues a run that was stopped, killed or undecided. Workloads: pp512, tg128, "
+                 "ID` continues a run that was stopped, killed or undecided. Several -w: one for each config, or arms "
+                 "of one config. Workloads: pp512, tg128, "
                  "pp512+tg128@d4096, tg64@b16, eval:FILE." },
     { .name = "claims", .flags = FLAGS_CLAIMS, .run = command_claims, .min_args = 1, .max_args = 1, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "quant [-m MODEL] [-w tg64] [--budget 5m]",

@@ -46,6 +46,16 @@ static void ab_options(struct str *out, const struct form *f)
     if (strcmp(f->field[AB_BUDGET].text, "5m")) str_printf(out, " --budget %s", f->field[AB_BUDGET].text);
 }
 
+/* The command has arms A and B: the workload of B, if it has its own. */
+static void append_other_workloads(struct str *out, const struct experiment_spec *spec)
+{
+    char workload[600];
+    if (!spec->by_arm) return;
+    str_append(out, " -w ");
+    shell_word(out, workload_line(experiment_workload(spec, 1), workload, sizeof workload));
+    if (spec->as_systems) str_append(out, " --as-systems");
+}
+
 static const char WAIT_QUIET[] = " --wait-quiet 10m";
 
 static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -60,7 +70,7 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
     } else if (s->experiment_known) {
         a = x->arm[0].line;
         b = x->arm[1].line;
-        workload_line(&x->spec.workload, workload, sizeof workload);
+        workload_line(experiment_workload(&x->spec, 0), workload, sizeof workload);
     }
     const char *model = s->experiment_known && u->form.kind != FORM_AB && x->spec.model[0] ? x->spec.model
                                                                                            : s->model_path;
@@ -79,7 +89,10 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
     }
     str_append(out, " -w ");
     shell_word(out, workload);
-    if (u->form.kind == FORM_AB) ab_options(out, &u->form);
+    if (u->form.kind == FORM_AB)
+        ab_options(out, &u->form);
+    else if (s->experiment_known)
+        append_other_workloads(out, &x->spec);
     if (u->when_busy == BUSY_WAIT) str_append(out, WAIT_QUIET);
     if (u->when_busy == BUSY_LOADED) str_append(out, " --estimand loaded");
 }

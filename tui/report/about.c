@@ -126,14 +126,18 @@ void section_compared(struct report *r, const struct report_source *s)
     const struct experiment_state *x = &s->state;
     content_add(r, CONTENT_SECTION, "What was compared");
     char line[600];
-    const char *words = workload_words(r, &x->spec.workload);
-    content_add(r, CONTENT_TEXT,
-                content_printf(r, "Every arm did the same work, token for token: workload `%s`%s%s%s",
-                               content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
-                               *words ? ", which " : "", words,
-                               x->cell_repeats > 1
-                                   ? content_printf(r, ", %d times in each cell.", x->cell_repeats)
-                                   : "."));
+    const char *words = x->spec.by_arm ? "" : workload_words(r, &x->spec.workload);
+    content_add(
+        r, CONTENT_TEXT,
+        content_printf(r, "%s: workload `%s`%s%s%s",
+                       !x->spec.by_arm      ? "Every arm did the same work, token for token"
+                       : x->spec.as_systems ? "The arms did different work, and were compared as systems"
+                                            : "Each arm has its own workload, of which a sequence or "
+                                              "request is the same work in all",
+                       content_plain(r, experiment_workload_line(&x->spec, line, sizeof line)),
+                       *words ? ", which " : "", words,
+                       x->cell_repeats > 1 ? content_printf(r, ", %d times in each cell.", x->cell_repeats)
+                                           : "."));
     settings_table(r, s);
     struct content_table *t = content_table(r, "The arms", 2);
     arm_fact(r, s, t, "model", arm_model);
@@ -310,8 +314,11 @@ void section_repeat(struct report *r, const struct report_source *s)
         put_word(&line, spec->model);
     }
     for (int a = 0; a < report_arms(s); a++) put_word(&line, s->state.arm[a].line);
-    str_append(&line, " -w");
-    put_word(&line, workload_line(&spec->workload, text, sizeof text));
+    for (int a = 0; a < (spec->by_arm ? spec->arms : 1); a++) {
+        str_append(&line, " -w");
+        put_word(&line, workload_line(experiment_workload(spec, a), text, sizeof text));
+    }
+    if (spec->as_systems) str_append(&line, " --as-systems");
     put_flags(&line, s);
     str_printf(&line, "\nqdyno replay %lld", (long long)s->state.run_id);
     content_add(r, CONTENT_CODE, content_printf(r, "%s", str_text(&line)));

@@ -67,7 +67,7 @@ void section_summary(struct report *r, const struct report_source *s)
     char line[600], blocks[EXPERIMENT_BLOCKS_TEXT], noise[EXPERIMENT_BLOCKS_TEXT];
     content_fact(
         r, t, "workload",
-        content_printf(r, "`%s`", content_plain(r, workload_line(&x->spec.workload, line, sizeof line))));
+        content_printf(r, "`%s`", content_plain(r, experiment_workload_line(&x->spec, line, sizeof line))));
     content_fact(r, t, "metric",
                  content_printf(r, "`%s`: %s", report_metric(s)->name, report_metric(s)->help));
     content_fact(r, t, "machine", machine);
@@ -218,7 +218,9 @@ static void arms_table(struct report *r, const struct report_source *s)
     for (int a = 0; a < report_arms(s); a++) {
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
-        row->cell[1] = content_printf(r, "`%s`", content_plain(r, s->state.arm[a].line));
+        char line[CONFIG_LINE + WORKLOAD_LINE];
+        row->cell[1] = content_printf(r, "`%s`",
+                                      content_plain(r, experiment_arm_line(&s->state, a, line, sizeof line)));
         row->cell[2] = content_printf(r, "%d", s->state.arm[a].cells);
         for (int i = 0, k = 3; i < FIGURES; i++)
             if (known[i]) row->cell[k++] = value[a][i];
@@ -241,7 +243,8 @@ static void card_table(struct report *r, const struct report_source *s)
                             report_metric(s) != &METRICS[METRIC_PEAK_MEMORY];
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
-        row->cell[1] = content_plain(r, x->arm[a].line);
+        char line[CONFIG_LINE + WORKLOAD_LINE];
+        row->cell[1] = content_plain(r, experiment_arm_line(x, a, line, sizeof line));
         row->cell[2] = x->arm[a].failed ? "did not run" : report_value(r, report_metric(s), x->arm[a].rate);
         row->cell[3] = a && c->blocks ? report_percent(r, s, c->effect.estimate) : "";
         row->cell[4] = memory ? content_printf(

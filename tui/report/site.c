@@ -101,7 +101,7 @@ static struct site_run run_of(const struct report_source *s)
     snprintf(r.sha256, sizeof r.sha256, "%s", x->arm[0].sha256);
     snprintf(r.machine, sizeof r.machine, "%s", x->machine_id);
     snprintf(r.cpu, sizeof r.cpu, "%s", s->machine_known ? s->machine.cpu : "");
-    workload_line(&x->spec.workload, r.workload, sizeof r.workload);
+    experiment_workload_line(&x->spec, r.workload, sizeof r.workload);
     snprintf(r.verdict, sizeof r.verdict, "%s", x->verdict ? verdict_name(x->verdict) : "none");
     r.text = text_of(&c->quality);
     r.usual = s->text;

@@ -12,17 +12,19 @@
 static void put_compared(struct report *r, const struct report_source *s, struct str *out)
 {
     const struct experiment_state *x = &s->state;
-    char line[600];
+    char line[600], arm[CONFIG_LINE + WORKLOAD_LINE];
     const char *model = content_plain(r, x->arm[0].model_name);
     str_printf(out, "%d configurations%s%s were compared on the workload `%s`%s%s: ", report_arms(s),
                *model ? " of " : "", model,
-               content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
+               content_plain(r, experiment_workload_line(&x->spec, line, sizeof line)),
                s->machine_known ? ", on a machine with " : "",
                s->machine_known ? content_plain(r, s->machine.cpu) : "");
     for (int a = 0; a < report_arms(s); a++)
         str_printf(out, "%s%s (`%s`)", a ? a + 1 == report_arms(s) ? " and " : ", " : "", report_arm_name(a),
-                   content_plain(r, x->arm[a].line));
+                   content_plain(r, experiment_arm_line(x, a, arm, sizeof arm)));
     str_append(out, ".");
+    if (x->spec.as_systems)
+        str_append(out, " They do different work and were compared as systems: by what each delivers.");
 }
 
 /* Training changes the weights on purpose, so a divergence from A says nothing about its quality. */

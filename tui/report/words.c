@@ -174,7 +174,9 @@ static const char *verdict_mark(enum verdict v)
 /* "B (`q4_0`)" */
 static const char *arm_title(struct report *r, const struct report_source *s, int arm)
 {
-    return content_printf(r, "%s (`%s`)", report_arm_name(arm), content_plain(r, s->state.arm[arm].line));
+    char line[CONFIG_LINE + WORKLOAD_LINE];
+    return content_printf(r, "%s (`%s`)", report_arm_name(arm),
+                          content_plain(r, experiment_arm_line(&s->state, arm, line, sizeof line)));
 }
 
 /* A spec without a margin means the default of 1 %. */
@@ -270,6 +272,6 @@ void report_headline(struct report *r, const struct report_source *s)
     char line[600];
     r->footer = content_printf(r, "Run %lld of %s: workload `%s` on %s. Written by qdyno " QDYNO_VERSION ".",
                                (long long)x->run_id, clock_iso8601(x->started_ms, when, sizeof when),
-                               content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
+                               content_plain(r, experiment_workload_line(&x->spec, line, sizeof line)),
                                s->machine_known ? content_plain(r, s->machine.cpu) : "an unknown machine");
 }

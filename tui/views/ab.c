@@ -161,7 +161,7 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     else
         run_title(s, run, sizeof run);
     snprintf(title, sizeof title, "%s   %.100s   %.500s   %s", run, name ? name + 1 : x->spec.model,
-             workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name);
+             experiment_workload_line(&x->spec, workload, sizeof workload), experiment_metric(x)->name);
     struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (experiment_arms(x) > 2) {
         rows_arms(g, in, s, selected);

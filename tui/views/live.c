@@ -184,7 +184,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     if (s->experiment_known)
         snprintf(title, sizeof title,
                  experiment_arms(x) > 2 ? "%s  %s  %s   %c leads of %d (2: all)" : "%s  %s  %s",
-                 run_title(s, run, sizeof run), workload_line(&x->spec.workload, workload, sizeof workload),
+                 run_title(s, run, sizeof run), experiment_workload_line(&x->spec, workload, sizeof workload),
                  experiment_metric(x)->name, 'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
     if (live_shows_tune(s)) {
         draw_tune(g, grid_box(g, area, "Search for the best configuration (t shows all of it)", NULL), s);

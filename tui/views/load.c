@@ -138,9 +138,11 @@ static int roof_marks(const struct experiment_state *x, struct roof_mark *out)
         const unsigned style = (unsigned)(arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD;
         if (a->plan.total <= 0 || !(a->plan.flops_per_token > 0)) continue;
         if (isfinite(a->value[METRIC_DECODE_RATE]))
-            out[n++] = (struct roof_mark){ decode_point(a, &x->spec.workload), 'A' + (uint32_t)arm, style };
+            out[n++] = (struct roof_mark){ decode_point(a, experiment_workload(&x->spec, arm)),
+                                           'A' + (uint32_t)arm, style };
         if (isfinite(a->value[METRIC_PREFILL_RATE]))
-            out[n++] = (struct roof_mark){ prefill_point(a, &x->spec.workload), 'a' + (uint32_t)arm, style };
+            out[n++] = (struct roof_mark){ prefill_point(a, experiment_workload(&x->spec, arm)),
+                                           'a' + (uint32_t)arm, style };
     }
     return n;
 }

@@ -35,7 +35,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "ab", "ab -m model.gguf default q8_0 -w tg64", "is q8_0 faster, and by how much?" },
     { "ab", "ab -m model.gguf f16 q8_0 q4_K -w tg128 --quality", "three formats, with their loss of quality" },
     { "ab", "ab -m model.gguf schedule=static schedule=fcfs -w load:rate=4,in=64,out=32", "two schedules on the same requests" },
-    { "ab", "ab --resume 12", "continue a stopped run" },
+    { "ab", "ab -m model.gguf q8_0 -w tg64 -w tg64@b16", "16 sequences at once against one" },
     { "claims", "claims quant -m model.gguf", "do the usual claims hold here?" },
     { "claims", "claims quant -m model.gguf --budget 10m", "with more time" },
     { "advise", "advise -m model.gguf", "the best configs, predicted" },
