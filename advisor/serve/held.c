@@ -4,13 +4,18 @@
 
 #include "advisor/serve/parts.h"
 
-/* Where the first stop string begins in text[0..n); n: there is none. */
+/* Where the stop string begins that is complete first, of several the longest; n: there is none. That one
+ * ends the text, even if another has begun before: so the result does not depend on the pieces that the text
+ * came in. */
 static size_t stop_find(const struct held *h, const char *text, size_t n)
 {
-    size_t first = n;
+    size_t first = n, end = n + 1;
     for (int i = 0; i < h->stops; i++) {
-        const char *at = memmem(text, n, h->stop[i], strlen(h->stop[i]));
-        if (at && (size_t)(at - text) < first) first = (size_t)(at - text);
+        const size_t length = strlen(h->stop[i]);
+        const char *at = memmem(text, n, h->stop[i], length);
+        const size_t begin = at ? (size_t)(at - text) : n;
+        if (!at || begin + length > end || (begin + length == end && begin > first)) continue;
+        first = begin, end = begin + length;
     }
     return first;
 }

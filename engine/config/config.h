@@ -435,7 +435,7 @@ unsigned workload_work(const struct workload *w);
  * key that does not, or what the engine lacks. */
 enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why);
 const char *workload_line(const struct workload *w, char *buf, size_t size);
-int workload_ctx(const struct workload *w); /* tokens of context each sequence needs */
+int workload_ctx(const struct workload *w); /* tokens of context each sequence needs; training: 0 */
 /* Make a load one conversation of one client, without pauses: all it takes to read the weights once. Leaves
  * other workloads, and the lengths of a trace, as they are. */
 void workload_shorten_load(struct workload *w);

@@ -42,7 +42,8 @@ static void held_in_pieces(const char *text, const char *const *stop, int stops,
 static void stop_strings_end_the_text(void **state)
 {
     static const char *const END[] = { "END" }, *const LINES[] = { "\n\n", "User:" },
-                             *const NESTED[] = { "aab", "b" }, *const SHORT[] = { "longer than the text" };
+                             *const NESTED[] = { "aab", "b" }, *const SHORT[] = { "longer than the text" },
+                             *const WITHIN[] = { "banana split", "an", "xan" };
     (void)state;
     held_in_pieces("one two END three", END, 1, "one two ", true);
     held_in_pieces("EN and E and EEND", END, 1, "EN and E and E", true);
@@ -52,6 +53,8 @@ static void stop_strings_end_the_text(void **state)
     held_in_pieces("hello\n\nUser:", LINES, 2, "hello", true);
     held_in_pieces("aaab", NESTED, 2, "a", true);
     held_in_pieces("longer than", SHORT, 1, "longer than", false);
+    held_in_pieces("a banana split", WITHIN, 2, "a b", true); /* "an" is complete first */
+    held_in_pieces("a xan", WITHIN, 3, "a ", true);
     held_in_pieces("any text", NULL, 0, "any text", false);
 }
 
