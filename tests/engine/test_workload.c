@@ -90,20 +90,22 @@ static void test_training_grammar(void **state)
     (void)state;
     static const struct {
         const char *workload, *config, *refused; /* NULL: fits */
-    } CASES[] = { { "train20", "default", NULL },
-                  { "train20", "amp=off,checkpoint_every=2,threads=1,isa=ref", NULL },
-                  { "train20", "trim_every=1,train_batch=4,accumulate=4", NULL },
-                  { "train20", "q8_0", "format=q8_0 does not matter for train20" },
-                  { "train20", "ctx=64",
-                    "keys that do: threads isa parallel hosts amp train_optimizer checkpoint_every" },
-                  { "train20", "parallel=dp2", NULL },
-                  { "train20", "parallel=dp4", "a power of 2 that divides accumulate" },
-                  { "train20", "parallel=dp2,accumulate=3", "a step's 3 batches" },
-                  { "train20", "parallel=tp2", "expected off or dpN" },
-                  { "train20", "model=x.gguf", "model=x.gguf does not matter" },
-                  { "tg4", "q8_0,threads=1", NULL },
-                  { "tg4", "amp=bf16", "amp=bf16 is a setting for training, and tg4 does not train" },
-                  { "eval:x", "trim_every=1", "trim_every=1 is a setting for training" } };
+    } CASES[] = {
+        { "train20", "default", NULL },
+        { "train20", "amp=off,checkpoint_every=2,threads=1,isa=ref", NULL },
+        { "train20", "trim_every=1,train_batch=4,accumulate=4", NULL },
+        { "train20", "q8_0", "format=q8_0 does not matter for train20" },
+        { "train20", "ctx=64",
+          "keys that do: threads isa parallel hosts grid_gco2_per_kwh amp train_optimizer checkpoint_every" },
+        { "train20", "parallel=dp2", NULL },
+        { "train20", "parallel=dp4", "a power of 2 that divides accumulate" },
+        { "train20", "parallel=dp2,accumulate=3", "a step's 3 batches" },
+        { "train20", "parallel=tp2", "expected off or dpN" },
+        { "train20", "model=x.gguf", "model=x.gguf does not matter" },
+        { "tg4", "q8_0,threads=1", NULL },
+        { "tg4", "amp=bf16", "amp=bf16 is a setting for training, and tg4 does not train" },
+        { "eval:x", "trim_every=1", "trim_every=1 is a setting for training" }
+    };
     struct err why = { 0 };
     char line[64];
     struct workload w;
