@@ -100,10 +100,10 @@ static void between(double got, double peer, double exact, double tolerance)
     CHECK_LE(got, fmax(peer, exact) + tolerance);
 }
 
-/* Many rows at once use bf16 tiles or unpacked weights, whose error must not exceed llama.cpp's by more than what the
- * choice of blocks for rounding activations changes: 1.1 % with AVX-512 VNNI, where the standard error of the mean is
- * 1.4 %. Attention on tiles also rounds and changes a quarter of a percent of the top choices, against half a percent
- * in llama.cpp.
+/* Many rows at once use bf16 tiles or unpacked weights, whose error must not exceed llama.cpp's by more than
+ * what the choice of blocks for rounding activations changes: 1.1 % with AVX-512 VNNI, where the standard
+ * error of the mean is 1.4 %. Attention on tiles also rounds and changes a quarter of a percent of the top
+ * choices, against half a percent in llama.cpp.
  */
 static void within_default(const struct divergence *d, size_t i)
 {

@@ -361,7 +361,7 @@ static enum err_code advising_case(struct rule_case *c, struct model_shape *shap
     if (!rc) rc = model_shape_read(shape, file, why);
     if (!rc) rc = predict(reference, file, &plain, &v->machine, &v->ceilings, &what, why);
     gguf_close(file);
-    *c = (struct rule_case){ v->model,  shape,     &v->machine,      &v->ceilings,
+    *c = (struct rule_case){ v->model,  shape,     &v->machine,       &v->ceilings,
                              reference, v->o.goal, v->o.memory_limit, v->o.evidence };
     return rc;
 }
