@@ -18,6 +18,7 @@
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/progress.h"
+#include "tui/cli/lib/runs.h"
 
 enum { BATCHES_MOST = 16, SIDES = 2, TEXT_LIMIT = 1 << 30 };
 static const char BATCHES[] = "1,32,512", BYTES[] = "16k";
@@ -255,7 +256,6 @@ static enum err_code audit_run(struct audit *x, struct err *why)
 
 static int audit_print(struct audit *x, const struct cli_args *a, enum err_code rc, struct err *why)
 {
-    struct err stored = { 0 };
     int status = EXIT_DONE;
     if (!rc && !conclude(x, args_num(a, "--tolerance", TOLERANCE))) status = EXIT_WORSE;
     json_put_str(x->table.extra, "model", cli_base_name(x->model));
@@ -264,14 +264,7 @@ static int audit_print(struct audit *x, const struct cli_args *a, enum err_code 
         table_note(&x->table, "run %lld; to print its cells again: qdyno show %lld", (long long)x->run.row.id,
                    (long long)x->run.row.id);
     }
-    const struct run_outcome outcome = { .state = rc              ? "stopped"
-                                                  : x->first.code ? "failed"
-                                                                  : "done",
-                                         .effect_ratio = NAN };
-    if (run_finish(&x->run, &outcome, &stored) && !rc) {
-        rc = stored.code;
-        *why = stored;
-    }
+    rc = cli_run_finish(&x->run, NULL, x->first.code ? "failed" : "done", rc, why);
     if (rc) return cli_fail(a, why);
     status = cli_print(x->g, a, &x->table, status);
     return x->first.code && status == EXIT_DONE ? cli_fail(a, &x->first) : status;

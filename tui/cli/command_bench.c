@@ -18,6 +18,7 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/trained_context.h"
 
@@ -529,7 +530,6 @@ static void bench_note_rows(struct bench *b)
 
 static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
-    struct err db_why = { 0 };
     progress_clear(&b->progress);
     const bool some = json_array_size(b->table.rows) > 0;
     if (b->run.row.id) {
@@ -541,17 +541,7 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
     json_put_str(b->table.extra, "machine", b->machine.id);
     trained_context_put(b->table.extra, &b->trained);
     json_put(b->table.extra, "labels", cli_labels_json(&b->labels));
-    json_t *document = table_document(&b->table);
-    const struct run_outcome outcome = { .state = rc      ? "stopped"
-                                                  : b->ok ? "done"
-                                                          : "failed",
-                                         .effect_ratio = NAN,
-                                         .document = document };
-    if (run_finish(&b->run, &outcome, &db_why) && !rc) {
-        rc = db_why.code;
-        *why = db_why;
-    }
-    json_decref(document);
+    rc = cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
     const struct summary summary = { .effect = { NAN, NAN, NAN },
                                      .exit_status = rc ? exit_status_of(rc) : EXIT_DONE,
                                      .run = b->run.row.id };

@@ -14,6 +14,7 @@
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 static const struct column COLUMNS[] = {
@@ -185,16 +186,10 @@ static struct run_cell cell_spec(struct profiling *k, struct arm *arm)
                               .place = { .block = -1, .phase = "bench", .config = k->line } };
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The typical decode step: others that use the processors slow down single steps. */
 static double median_step(double *step_s, int n)
 {
-    qsort(step_s, (size_t)n, sizeof *step_s, compare_doubles);
+    stats_sort(step_s, n);
     return stats_quantile_sorted(step_s, n, 0.5);
 }
 
@@ -209,9 +204,10 @@ static enum err_code run_plain(struct profiling *k, struct arm *arm, double seco
         *why = c.failure;
         rc = c.failure.code;
     }
-    for (int i = 0; i < c.n_itl; i++) k->step_s[i] = (double)c.itl[i];
+    const int n = MIN(c.n_itl, k->workload.gen);
+    for (int i = 0; i < n; i++) k->step_s[i] = (double)c.itl[i];
     seconds[PHASE_PREFILL] = c.field[FIELD_PREFILL_S];
-    seconds[PHASE_DECODE] = median_step(k->step_s, c.n_itl);
+    seconds[PHASE_DECODE] = median_step(k->step_s, n);
     cell_done(&c);
     return rc;
 }
@@ -430,18 +426,9 @@ static enum err_code write_folded(const struct profiling *k, struct err *why)
 
 static int profiling_finish(struct profiling *k, enum err_code rc, struct err *why)
 {
-    struct err stored = { 0 };
     progress_clear(&k->progress);
     if (!rc) fill_table(k);
-    json_t *document = table_document(&k->table);
-    const struct run_outcome outcome = { .state = rc ? "stopped" : "done",
-                                         .effect_ratio = NAN,
-                                         .document = document };
-    if (run_finish(&k->run, &outcome, &stored) && !rc) {
-        rc = stored.code;
-        *why = stored;
-    }
-    json_decref(document);
+    rc = cli_run_finish(&k->run, &k->table, "done", rc, why);
     if (!rc) rc = write_folded(k, why);
     if (rc) return cli_fail(k->a, why);
     if (args_has(k->a, "--layers")) show_layers(&k->table);

@@ -24,6 +24,7 @@
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -438,18 +439,9 @@ static void eval_put_extra(struct eval *e)
 
 static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
 {
-    struct err db_why = { 0 };
     progress_clear(&e->progress);
     eval_put_extra(e);
-    json_t *document = table_document(&e->table);
-    const struct run_outcome outcome = { .state = rc ? "stopped" : "done",
-                                         .effect_ratio = NAN,
-                                         .document = document };
-    if (run_finish(&e->run, &outcome, &db_why) && !rc) {
-        rc = db_why.code;
-        *why = db_why;
-    }
-    json_decref(document);
+    rc = cli_run_finish(&e->run, &e->table, "done", rc, why);
     const int status = eval_status(e, rc, why);
     const bool gated = e->plan->gate.terms && !rc && !e->first.code;
     const struct summary summary = { .gate = gated ? gate_outcome_name(e->gate_outcome) : NULL,

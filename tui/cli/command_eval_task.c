@@ -16,6 +16,7 @@
 #include "tui/cli/command_eval_run.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 static const struct column COLUMNS[] = {
@@ -314,18 +315,9 @@ static void put_extra(struct asking *k)
 
 static int asking_finish(struct asking *k, enum err_code rc, struct err *why)
 {
-    struct err stored = { 0 };
     progress_clear(&k->progress);
     put_extra(k);
-    json_t *document = table_document(&k->table);
-    const struct run_outcome outcome = { .state = rc ? "stopped" : "done",
-                                         .effect_ratio = NAN,
-                                         .document = document };
-    if (run_finish(&k->run, &outcome, &stored) && !rc) {
-        rc = stored.code;
-        *why = stored;
-    }
-    json_decref(document);
+    rc = cli_run_finish(&k->run, &k->table, "done", rc, why);
     const int printed = k->ok ? cli_print(k->g, k->a, &k->table, EXIT_DONE) : EXIT_DONE;
     if (rc) return cli_fail(k->a, why);
     if (printed || k->ok) return printed;

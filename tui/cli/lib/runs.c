@@ -61,3 +61,18 @@ void cli_run_changes(struct table *t, const json_t *before, const json_t *after)
     }
     json_put(t->extra, "changes", diff);
 }
+
+enum err_code cli_run_finish(struct run *r, const struct table *t, const char *state, enum err_code rc,
+                             struct err *why)
+{
+    struct err stored = { 0 };
+    json_t *document = t ? table_document(t) : NULL;
+    const struct run_outcome outcome = { .state = rc ? "stopped" : state,
+                                         .effect_ratio = NAN,
+                                         .document = document };
+    run_finish(r, &outcome, &stored);
+    json_decref(document);
+    if (rc || !stored.code) return rc;
+    *why = stored;
+    return stored.code;
+}
