@@ -18,14 +18,12 @@ enum { CTX_MOST = 2048 };
  * candidate could pass. */
 static enum err_code check_items(const struct tune_options *o, int n, struct err *why)
 {
-    bool same[1] = { true };
-    const struct task_pair p = task_compare(same, same, 1); /* its half width is z / 3 */
-    const double z = -3 * p.lower, least = z / (n + 2);
+    const double least = task_least_half(n);
     if (least <= o->limits.accuracy) return ERR_OK;
     return err_set(why, ERR_USAGE,
                    "--limit accuracy=-%.3g%%: %d items cannot show a loss below %.2g %%, even if no answer "
                    "changes: expected at least %d items, or a larger limit",
-                   100 * o->limits.accuracy, n, 100 * least, (int)ceil(z / o->limits.accuracy - 2));
+                   100 * o->limits.accuracy, n, 100 * least, task_least_items(o->limits.accuracy));
 }
 
 enum err_code tune_task_read(struct tuning *t, struct err *why)

@@ -224,16 +224,24 @@ static enum err_code race_run(struct tuning *t, struct err *why)
     return rc;
 }
 
+/* A finalist that was not asked the questions of a limit, or was found outside the limits, cannot win. */
+static bool may_win(const struct tuning *t, int i)
+{
+    return i > 0 && !tune_accuracy_missing(t, i) && tune_within_limits(t, &t->known.list[i]);
+}
+
 /* Measure the finalists' quality on more text than the race used, then their right answers where that is
- * limited. A finalist that then violates the limits is replaced, at most six times. */
+ * limited. A finalist that then violates the limits is replaced; at most so many measurements: */
+enum { QUALITY_ROUNDS = 6, ACCURACY_ROUNDS = 6 };
 static enum err_code finalists_measure(struct tuning *t, int *winner, int *second, struct err *why)
 {
     bool done[2] = { false, false };
     int last[2] = { -1, -1 };
     t->now.phase = TUNE_PHASE_QUALITY;
+    const int rounds = QUALITY_ROUNDS + (t->task.o->limits.accuracy > 0 ? ACCURACY_ROUNDS : 0);
     tune_explain(t, "choosing the finalists");
     if (!tune_report(t, "", "")) return err_set(why, ERR_CANCELLED, "stopped");
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < rounds; round++) {
         *winner = tune_best(t, -1);
         *second = *winner > 0 ? tune_best(t, *winner) : -1;
         const int final[2] = { *winner, *second };
@@ -258,9 +266,8 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
         }
         if (rc) return rc;
     }
-    /* whoever was not measured cannot win */
-    if (*second > 0 && tune_accuracy_missing(t, *second)) *second = -1;
-    if (*winner > 0 && tune_accuracy_missing(t, *winner)) *winner = *second = -1;
+    if (!may_win(t, *second)) *second = -1;
+    if (!may_win(t, *winner)) *winner = *second = -1;
     return ERR_OK;
 }
 

@@ -182,9 +182,11 @@ void task_answers_free(struct task_answers *a)
 
 /* ---------------------------------------------------------------- figures */
 
+static const double Z95 = 1.959963984540054; /* of a 95 % interval */
+
 struct task_share task_share(const bool *right, int n)
 {
-    const double z = 1.959963984540054;
+    const double z = Z95;
     struct task_share s = { .n = n };
     for (int i = 0; i < n; i++) s.right += right[i];
     const double p = (double)s.right / n, d = 1 + z * z / n, middle = (p + z * z / (2.0 * n)) / d,
@@ -202,12 +204,22 @@ double task_chance(const struct task_set *s)
     return s->n ? sum / s->n : NAN;
 }
 
+double task_least_half(double n)
+{
+    return Z95 / (n + 2);
+}
+
+int task_least_items(double half)
+{
+    return (int)ceil(Z95 / half - 2);
+}
+
 /* Half an item is added to each of the four counts. */
 static void put_change(struct task_pair *p, int n)
 {
-    const double z = 1.959963984540054, all = n + 2.0, lost = p->only_first + 0.5, won = p->only_second + 0.5,
+    const double all = n + 2.0, lost = p->only_first + 0.5, won = p->only_second + 0.5,
                  change = (won - lost) / all,
-                 half = z * sqrt((lost + won - (won - lost) * (won - lost) / all) / (all * all));
+                 half = Z95 * sqrt((lost + won - (won - lost) * (won - lost) / all) / (all * all));
     p->change = (double)(p->only_second - p->only_first) / n;
     p->lower = fmax(change - half, -1);
     p->upper = fmin(change + half, 1);

@@ -64,5 +64,9 @@ struct task_pair {
     double change, lower, upper;
 };
 struct task_pair task_compare(const bool *first, const bool *second, int n);
+/* How far the bounds are from 0 when no item changed: no smaller loss can be excluded with n items. */
+double task_least_half(double n);
+/* The fewest items with which task_least_half is at most `half` (> 0). */
+int task_least_items(double half);
 
 #endif

@@ -217,6 +217,9 @@ static void figures_are_those_computed_by_hand(void **state)
     const struct task_pair same = task_compare(a, a, 10); /* 1.959964 / 12 */
     CHECK_NEAR(same.change, 0, 0);
     CHECK_NEAR(same.lower, -0.1633303, 1e-6);
+    CHECK_NEAR(task_least_half(10), 0.1633303, 1e-6);
+    CHECK_EQ(task_least_items(0.164), 10);
+    CHECK_EQ(task_least_items(0.005), 390);
 }
 
 int main(void)
