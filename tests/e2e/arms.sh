@@ -12,6 +12,7 @@ expect 4 ab f16 q8_0 q4_0 -w tg8 -w tg16 && says err '3 config lines and 2 workl
 expect 4 ab -w tg8 -w load:concurrency=2,requests=4,in=8,out=4 && says err 'must all'
 expect 4 ab f16 q8_0 -w tg8 --as-systems && says err 'expected several -w'
 expect 4 ab -w tg8 -w tg8@b4 --turns on && says err '--turns off'
+expect 4 ab -w tg1 -w tg2 -w tg3 -w tg4 -w tg5 -w tg6 -w tg7 -w tg8 -w tg9 && says err 'at most 8 workloads, got 9'
 expect 4 ab f16 -w tg8 && says err 'expected 2 to 8 config lines, got 1'
 
 measured() { # STATUS: a verdict of any kind, or none within the budget

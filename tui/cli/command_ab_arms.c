@@ -24,6 +24,9 @@ enum err_code ab_arms(struct experiment_spec *s, const struct cli_args *a, struc
             "%d config lines and %d workloads: expected one workload for all configs, one config for "
             "all workloads, or as many workloads as configs, in the same order",
             a->n, works);
+    if (works > EXPERIMENT_ARMS)
+        return err_set(why, ERR_USAGE, "expected at most %d workloads, got %d: each -w is an arm",
+                       EXPERIMENT_ARMS, works);
     if (arms < 2 || arms > EXPERIMENT_ARMS)
         return err_set(why, ERR_USAGE, "expected 2 to %d config lines, got %d: qdyno ab A B -w WORKLOAD",
                        EXPERIMENT_ARMS, MAX(a->n, arms));
