@@ -20,23 +20,21 @@ static const char *model_name(const struct experiment_state *s)
     return path_file_name(s->spec.model);
 }
 
-/* Labels hold file names without paths: the same question asked in another folder is the same question. */
+/* experiment_workload_line with file names without paths: the same question asked in another folder is the
+ * same question. */
 static void short_workload(const struct experiment_state *s, char *buf, size_t size)
 {
-    struct experiment_spec *spec = malloc(sizeof(*spec)); /* large, so not on the stack */
+    size_t n = 0;
     *buf = '\0';
-    if (!spec) return;
-    *spec = s->spec;
-    for (int i = -1; i < (spec->by_arm ? spec->arms : 0); i++) {
-        struct workload *w = i < 0 ? &spec->workload : &spec->arm_workload[i];
-        const struct workload *from = i < 0 ? &s->spec.workload : &s->spec.arm_workload[i];
-        if (*w->eval_file)
-            snprintf(w->eval_file, sizeof(w->eval_file), "%s", path_file_name(from->eval_file));
-        if (*w->load.trace)
-            snprintf(w->load.trace, sizeof(w->load.trace), "%s", path_file_name(from->load.trace));
+    for (int i = 0; i < (s->spec.by_arm ? s->spec.arms : 1) && n < size; i++) {
+        const struct workload *from = experiment_workload(&s->spec, i);
+        struct workload w = *from;
+        char line[WORKLOAD_LINE];
+        snprintf(w.eval_file, sizeof(w.eval_file), "%s", path_file_name(from->eval_file));
+        snprintf(w.load.trace, sizeof(w.load.trace), "%s", path_file_name(from->load.trace));
+        n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? " vs " : "",
+                              workload_line(&w, line, sizeof(line)));
     }
-    experiment_workload_line(spec, buf, size);
-    free(spec);
 }
 
 static void short_line(const struct experiment_state *s, int arm, char *buf, size_t size)
