@@ -10,7 +10,6 @@
     }
 IQUANT_FORMATS(IQ_FUNCTION)
 
-/* Looking up a codebook takes longer than the products of 16 rows, so it is done once from 5 rows on
- * (SPEED.md). */
+/* From 5 rows on, looking up the codebook once for all rows is faster than once for each (SPEED.md). */
 #define IQ_ROW(name, NAME, sub) { FORMAT_##NAME, { .dot_q8 = name##_dot_q8, .int8_from = 5 } },
 const struct format_row IQUANTS_AVX512VNNI[IQUANT_COUNT] = { IQUANT_FORMATS(IQ_ROW) };
