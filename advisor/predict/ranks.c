@@ -23,11 +23,20 @@ struct several {
     const struct rank_links *links;
     const struct format *exchange; /* in which activations travel */
     struct model_shape shape;
+    const struct arch *arch;
     bool apart; /* each rank has a machine of its own */
     /* One process with the threads of a rank, and with those of all ranks of a machine; without corrections.
      */
     struct prediction one, all;
 };
+
+/* An all-gather of n rows of so many numbers. */
+static double gather_s(const struct several *x, double n, int64_t numbers, const struct format *as)
+{
+    return numbers ? link_seconds(x->links, LINK_ALL_GATHER, n * (double)wire_row_bytes(as, numbers)) +
+                         (n > 1 ? n * (double)numbers * sizeof(float) / COPY_BYTES_S : 0)
+                   : 0;
+}
 
 /* Exchanges of tensor parallelism in a pass over n rows. */
 static double tp_s(const struct several *x, double n)
@@ -37,11 +46,17 @@ static double tp_s(const struct several *x, double n)
     if (x->mode.tp == 1) return 0;
     for (int l = 0; l < s->layers; l++) {
         const struct layer_parts *p = &s->parts[l];
-        const int64_t floats[] = { (int64_t)s->heads * p->head_dim_v, p->ff, s->embd, s->embd };
-        for (size_t i = 0; i < COUNT_OF(floats); i++)
-            sum += link_seconds(x->links, LINK_ALL_GATHER,
-                                n * (double)wire_row_bytes(x->exchange, floats[i])) +
-                   (n > 1 ? n * (double)floats[i] * sizeof(float) / COPY_BYTES_S : 0);
+        const bool experts = p->experts, norm = x->arch->qk_norm == QK_NORM_ROW;
+        const int64_t numbers[] = { (int64_t)s->heads * p->head_dim_v,
+                                    norm ? (int64_t)s->heads * p->head_dim_k : 0,
+                                    norm ? (int64_t)p->kv_heads * p->head_dim_k : 0,
+                                    experts && !x->arch->experts_beside ? 0 : p->ff,
+                                    s->embd,
+                                    s->embd,
+                                    experts ? (int64_t)s->experts_used * s->expert_ff : 0,
+                                    experts ? s->shared_ff : 0 };
+        for (size_t i = 0; i < COUNT_OF(numbers); i++) sum += gather_s(x, n, numbers[i], x->exchange);
+        if (experts) sum += gather_s(x, n, s->experts, &FORMATS[FORMAT_F32]); /* scores */
     }
     return sum + link_seconds(x->links, LINK_ALL_GATHER, n * x->mode.tp * sizeof(struct ranked));
 }
@@ -154,6 +169,7 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     x.sequences = part_sequences(&x.mode, MAX(what->sequences, 1));
     x.links = what->links ? what->links : links_find(&stored, machine->id, x.ranks, hosts) ? &stored : NULL;
     enum err_code rc = model_shape_read(&x.shape, g, why);
+    if (!rc) x.arch = arch_find(gguf_get_string(g, "general.architecture"));
     if (!rc) rc = predict_alone(&x.one, &x, false, g, c, machine, ceilings, what, why);
     if (!rc) rc = predict_alone(&x.all, &x, true, g, c, machine, ceilings, what, why);
     if (rc) return rc;

@@ -32,6 +32,25 @@ static void pass_norm_heads(const struct pass *p, float *x, int heads, int64_t h
     }
 }
 
+/* The RMS norm over the queries (or keys) of all heads, of which this process has some. */
+static void pass_norm_divided(const struct pass *p, const struct layer *l, float *x, bool keys,
+                              const struct bound *w)
+{
+    const struct model *m = p->m;
+    const struct all_heads all = pass_exchange_heads(p, l, x, keys);
+    operator_norm(p, &(struct norm){ .kind = NORM_RMS,
+                                     .x = all.x,
+                                     .x_stride = all.cols,
+                                     .n = p->n,
+                                     .cols = all.cols,
+                                     .w = w->v,
+                                     .eps = m->hyper.eps,
+                                     .y = all.x,
+                                     .y_stride = all.cols });
+    pass_copy_heads(p, (struct strided){ all.x + all.from, all.cols, 0 },
+                    (struct strided){ x, m->widths.qkv, 0 }, 1, all.own);
+}
+
 /* A size of this layer. */
 static int64_t layer_dim(const struct pass *p, const struct layer *l, enum dim d)
 {
@@ -153,6 +172,11 @@ static void pass_norm_queries_and_keys(const struct pass *p, const struct layer 
     if (p->m->hyper.arch->qk_norm == QK_NORM_EACH) {
         pass_norm_each(p, q, p->m->shape.heads, l->parts->head_dim_k, layer_slot(l, SLOT_Q_NORM_EACH));
         pass_norm_each(p, k, l->parts->kv_heads, l->parts->head_dim_k, layer_slot(l, SLOT_K_NORM_EACH));
+        return;
+    }
+    if (of_q->v && model_is_part(p->m) && p->m->hyper.arch->qk_norm == QK_NORM_ROW) {
+        pass_norm_divided(p, l, q, false, of_q);
+        pass_norm_divided(p, l, k, true, of_k);
         return;
     }
     if (of_q->v) pass_norm_heads(p, q, p->m->shape.heads, l->parts->head_dim_k, of_q);

@@ -164,18 +164,22 @@ static void route(const struct pass *p, const struct layer *l, const float *h)
     struct model *m = p->m;
     const struct expert_lists *x = &m->expert_lists;
     const int experts = m->shape.experts, used = m->shape.experts_used, outputs = outputs_of(m, l);
-    const struct bound *shared = layer_slot(l, SLOT_SHARED_SCORE);
+    const struct bound *router = layer_slot(l, SLOT_ROUTER), *shared = layer_slot(l, SLOT_SHARED_SCORE);
     const int64_t scores = (int64_t)p->n * experts;
-    struct matmul mm[2] = { pass_product(p, layer_slot(l, SLOT_ROUTER), layer_slot(l, SLOT_ROUTER_B), h,
-                                         m->shape.embd) };
-    mm[0].y = p->b.router;
-    mm[0].y_stride = experts;
-    if (shared->w.data) {
-        mm[1] = (struct matmul){ .w = &shared->w, .x = h, .x_stride = m->shape.embd, .n = p->n };
-        mm[1].y = p->b.router + scores;
-        mm[1].y_stride = 1;
+    struct matmul mm[2];
+    int count = 0;
+    if (router->w.rows) {
+        mm[count] = pass_product(p, router, layer_slot(l, SLOT_ROUTER_B), h, m->shape.embd);
+        mm[count].y = p->b.router + router->from;
+        mm[count++].y_stride = experts;
     }
-    operator_matmul(p, OPERATOR_ROUTER, mm, shared->w.data ? 2 : 1);
+    if (shared->w.data) {
+        mm[count] = (struct matmul){ .w = &shared->w, .x = h, .x_stride = m->shape.embd, .n = p->n };
+        mm[count].y = p->b.router + scores;
+        mm[count++].y_stride = 1;
+    }
+    if (count) operator_matmul(p, OPERATOR_ROUTER, mm, count);
+    if (model_is_part(m)) pass_exchange_scores(p);
     backend_read(p->site->backend, x->scores, p->b.router,
                  (size_t)(scores + (shared->w.data ? p->n : 0)) * sizeof(float));
     const int64_t begun = operator_begin(p);
@@ -233,6 +237,35 @@ static struct expert_slots expert_slots_of(const struct model *m, const struct l
     if (layer_slot(l, SLOT_UP_EXPERTS)->w.data)
         return (struct expert_slots){ SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, false };
     return (struct expert_slots){ SLOT_GATE_UP_EXPERTS, SLOT_COUNT, true };
+}
+
+/* What the down matrices multiply. */
+struct ff_rows {
+    const float *x;
+    int64_t stride;
+};
+
+/* n rows of the activations of a feed-forward of (whole) width: those of all ranks where it is divided. */
+static struct ff_rows whole_ff_rows(const struct pass *p, const float *x, int64_t stride, int n,
+                                    int64_t width)
+{
+    if (!model_is_part(p->m)) return (struct ff_rows){ x, stride };
+    pass_exchange_ff(p, x, stride, n, width);
+    return (struct ff_rows){ p->m->exchange.ff, width };
+}
+
+/* The sizes of the feed-forwards, before they are divided. */
+static const struct model_shape *whole_shape(const struct model *m)
+{
+    return model_is_part(m) ? m->exchange.whole : &m->shape;
+}
+
+/* The activations of all pairs. */
+static struct ff_rows pair_ff_rows(const struct pass *p)
+{
+    const struct model *m = p->m;
+    return whole_ff_rows(p, p->b.expert_ff, 2 * m->shape.expert_ff, p->n * m->shape.experts_used,
+                         whole_shape(m)->expert_ff);
 }
 
 /* The inputs of all pairs, one after the other, each times its factor, in b.experts. */
@@ -307,23 +340,24 @@ static void run_down(const struct pass *p, const struct layer *l)
 {
     const struct model *m = p->m;
     const struct expert_lists *x = &m->expert_lists;
-    const int64_t stride = 2 * m->shape.expert_ff;
+    const struct ff_rows from = pair_ff_rows(p);
     int count = 0;
+    if (!layer_slot(l, SLOT_DOWN_EXPERTS)->w.rows) return;
     for (int e = 0; e < m->shape.experts; e++) {
         const int32_t at = x->first[e];
         if (at == x->first[e + 1]) continue;
         struct matmul *mm = &x->products[count++];
-        const float *in = p->b.expert_ff + at * stride;
-        show_expert(p, l, (const enum slot[]){ SLOT_DOWN_EXPERTS }, 1, e, in, stride);
-        *mm = expert_product(p, l, SLOT_DOWN_EXPERTS, SLOT_DOWN_EXPERTS_B, e, in, stride);
-        mm->y = p->b.experts + at * m->shape.embd;
+        const float *in = from.x + at * from.stride;
+        show_expert(p, l, (const enum slot[]){ SLOT_DOWN_EXPERTS }, 1, e, in, from.stride);
+        *mm = expert_product(p, l, SLOT_DOWN_EXPERTS, SLOT_DOWN_EXPERTS_B, e, in, from.stride);
+        mm->y = p->b.experts + at * m->shape.embd + pass_stream_offset(p);
         mm->y_stride = m->shape.embd;
     }
     operator_matmul(p, OPERATOR_EXPERTS_DOWN, x->products, count);
 }
 
-/* The expert that every row uses: its outputs follow those of the pairs. */
-static void run_shared(const struct pass *p, const struct layer *l, const float *h)
+/* h -> ff: act(gate) * up of the expert that every row uses. */
+static void run_shared_up(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd, ff = m->shape.shared_ff, stride = 2 * ff;
@@ -350,11 +384,27 @@ static void run_shared(const struct pass *p, const struct layer *l, const float 
                                                  .y = p->b.ff,
                                                  .y_stride = stride });
     }
-    pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN_SHARED }, 1, p->b.ff, stride);
-    struct matmul down = pass_product(p, layer_slot(l, SLOT_DOWN_SHARED), NULL, p->b.ff, stride);
-    down.y = p->b.experts + (int64_t)p->n * m->shape.experts_used * embd;
+}
+
+/* Its outputs follow those of the pairs. Nothing where there is none. */
+static void run_shared(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd, ff = m->shape.shared_ff;
+    if (outputs_of(m, l) == m->shape.experts_used) return;
+    if (ff) run_shared_up(p, l, h);
+    const struct ff_rows from = whole_ff_rows(p, p->b.ff, 2 * ff, p->n, whole_shape(m)->shared_ff);
+    pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN_SHARED }, 1, from.x, from.stride);
+    struct matmul down = pass_product(p, layer_slot(l, SLOT_DOWN_SHARED), NULL, from.x, from.stride);
+    down.y = p->b.experts + (int64_t)p->n * m->shape.experts_used * embd + pass_stream_offset(p);
     down.y_stride = embd;
-    operator_matmul(p, OPERATOR_SHARED_DOWN, &down, 1);
+    if (down.w->rows) operator_matmul(p, OPERATOR_SHARED_DOWN, &down, 1);
+}
+
+/* Columns of an output that this process computes. */
+static int64_t output_columns(const struct layer *l)
+{
+    return layer_slot(l, SLOT_DOWN_EXPERTS)->w.rows;
 }
 
 /* The weighted sums of the experts' outputs. */
@@ -363,15 +413,15 @@ static void add_outputs(const struct pass *p, const struct layer *l, float *y, b
     const struct model *m = p->m;
     const struct expert_lists *x = &m->expert_lists;
     const int outputs = outputs_of(m, l);
-    operator_mix(p, &(struct mix){ .x = p->b.experts,
+    operator_mix(p, &(struct mix){ .x = p->b.experts + pass_stream_offset(p),
                                    .x_stride = m->shape.embd,
                                    .rows = (int64_t)p->n * outputs,
                                    .ids = x->place,
                                    .weights = x->weights,
                                    .n = p->n,
                                    .k = outputs,
-                                   .cols = m->shape.embd,
-                                   .y = y,
+                                   .cols = output_columns(l),
+                                   .y = y + pass_stream_offset(p),
                                    .y_stride = m->shape.embd,
                                    .add = add });
 }
@@ -419,16 +469,17 @@ static void add_shared(const struct pass *p, const struct layer *l, float *y)
     const struct expert_lists *x = &m->expert_lists;
     const int used = m->shape.experts_used, outputs = outputs_of(m, l);
     if (outputs == used) return;
+    const int64_t offset = pass_stream_offset(p);
     for (int i = 0; i < p->n; i++) m->row_scale[i] = x->weights[i * outputs + used];
-    operator_mix(p, &(struct mix){ .x = p->b.experts + (int64_t)p->n * used * m->shape.embd,
+    operator_mix(p, &(struct mix){ .x = p->b.experts + (int64_t)p->n * used * m->shape.embd + offset,
                                    .x_stride = m->shape.embd,
                                    .rows = p->n,
                                    .ids = m->lists.every,
                                    .weights = m->row_scale,
                                    .n = p->n,
                                    .k = 1,
-                                   .cols = m->shape.embd,
-                                   .y = y,
+                                   .cols = output_columns(l),
+                                   .y = y + offset,
                                    .y_stride = m->shape.embd,
                                    .add = true });
 }
@@ -441,15 +492,17 @@ static void run_grouped(const struct pass *p, const struct layer *l, const float
     const struct expert_rows to = {
         .experts = m->shape.experts, .first = x->first, .row = x->row, .rows = p->n
     };
-    grouped_up(p, l, &to, h);
-    if (outputs_of(m, l) > m->shape.experts_used) run_shared(p, l, h);
+    run_shared(p, l, h);
+    if (m->shape.expert_ff) grouped_up(p, l, &to, h);
+    const struct ff_rows from = pair_ff_rows(p);
+    if (!output_columns(l)) return;
     operator_expert_down(p, &(struct expert_down){ .to = &to,
                                                    .weight = x->pair_weights,
                                                    .down = layer_slot(l, SLOT_DOWN_EXPERTS)->experts,
                                                    .bias = layer_slot(l, SLOT_DOWN_EXPERTS_B)->v,
-                                                   .x = p->b.expert_ff,
-                                                   .x_stride = 2 * m->shape.expert_ff,
-                                                   .y = y,
+                                                   .x = from.x,
+                                                   .x_stride = from.stride,
+                                                   .y = y + pass_stream_offset(p),
                                                    .y_stride = m->shape.embd,
                                                    .add = add });
     add_shared(p, l, y);
@@ -457,7 +510,8 @@ static void run_grouped(const struct pass *p, const struct layer *l, const float
 
 /* ---------------------------------------------------------------- the layer */
 
-/* y = scale * (sum of the experts' outputs), or y += that. */
+/* y = scale * (sum of the experts' outputs), or y += that. Ranks without rows of a matrix exchange all the
+ * same. */
 static void run_experts(const struct pass *p, const struct layer *l, const float *h, float *y, bool add,
                         float scale)
 {
@@ -467,12 +521,13 @@ static void run_experts(const struct pass *p, const struct layer *l, const float
     for (int i = 0; i < p->n * m->shape.experts_used; i++) x->pair_weights[i] *= scale;
     if (is_grouped(p, l)) {
         run_grouped(p, l, h, y, add);
-        return;
+    } else {
+        if (m->shape.expert_ff) run_up(p, l, h);
+        run_down(p, l);
+        run_shared(p, l, h);
+        if (output_columns(l)) add_outputs(p, l, y, add);
     }
-    run_up(p, l, h);
-    run_down(p, l);
-    if (outputs_of(m, l) > m->shape.experts_used) run_shared(p, l, h);
-    add_outputs(p, l, y, add);
+    if (model_is_part(m)) pass_exchange_stream(p, y, m->shape.embd);
 }
 
 /* Do the layer's experts run on the host, while the layer is on the device? */

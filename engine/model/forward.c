@@ -110,7 +110,7 @@ static void pass_add_to_stream(const struct pass *p, enum pass_operator op, stru
     mm.residual = plain ? mm.y : NULL;
     mm.y_stride = embd;
     if (mm.w->rows) operator_matmul(p, op, &mm, 1);
-    if (model_is_part(m)) pass_exchange_stream(p, to);
+    if (model_is_part(m)) pass_exchange_stream(p, to, embd);
     if (plain) return;
     pass_add_rows(p, post_norm);
 }
@@ -178,7 +178,9 @@ static struct matmul pass_run_gated(const struct pass *p, const struct layer *l,
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
     pass_call_observer(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
     if (!model_is_part(m)) return pass_product(p, w, bias, p->b.ff, stride);
-    return pass_product(p, w, bias, m->exchange.ff, pass_exchange_ff(p, l, p->b.ff, stride));
+    const int64_t whole = m->exchange.whole->parts[p->layer].ff;
+    pass_exchange_ff(p, p->b.ff, stride, p->n, whole);
+    return pass_product(p, w, bias, m->exchange.ff, whole);
 }
 
 /* A feed-forward and experts beside it, each with a norm of its outputs:
@@ -189,9 +191,10 @@ static void pass_add_both(const struct pass *p, const struct layer *l, const flo
     const int64_t embd = m->shape.embd, stride = m->widths.attn;
     struct matmul down = pass_run_gated(p, l, h);
     if (pass_is_over(p)) return;
-    down.y = p->b.attn; /* free since the outputs of attention were added */
+    down.y = p->b.attn + pass_stream_offset(p); /* free since the outputs of attention were added */
     down.y_stride = stride;
-    operator_matmul(p, OPERATOR_DOWN, &down, 1);
+    if (down.w->rows) operator_matmul(p, OPERATOR_DOWN, &down, 1);
+    if (model_is_part(m)) pass_exchange_stream(p, p->b.attn, stride);
     pass_norm_in_place(p, p->b.attn, stride, embd, layer_slot(l, SLOT_POST_FFN_NORM_1));
     pass_norm_rows(p, p->b.x, p->b.qkv, layer_slot(l, SLOT_ROUTER_SCALE), &NOTHING);
     pass_norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_EXPERTS_NORM), &NOTHING);

@@ -123,7 +123,7 @@ struct exchange {
     int64_t bytes; /* in each of the next two */
     char *send, *receive;
     char *stage;         /* [WIRE_ROWS] rows of a hidden state for the next stage; NULL: they travel as f32 */
-    float *ff;           /* [batch][whole ff] */
+    float *ff;           /* [batch][widest whole feed-forward; of experts, of all that a row uses] */
     struct bound output; /* the part of the output matrix, where that is the token embedding; else empty */
 };
 
@@ -253,8 +253,8 @@ int64_t model_huge_bytes(void);
 void model_account_huge(struct model *m, int64_t before, const struct log *log);
 
 /* part.c: bind the rows of a matrix that this part of the model has. Errors: as model_bind_slot. */
-enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
-                              struct err *why);
+enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, int expert,
+                              const struct gguf_tensor *t, struct err *why);
 /* After the KV cache was allocated: from now on m->shape has the sizes of the part. Nothing for a whole
  * model. ERR_NOMEM. */
 enum err_code model_part_begin(struct model *m, struct err *why);
@@ -262,7 +262,11 @@ void model_part_free(struct model *m);
 /* All ranks learn of the first row with values that are no numbers, whichever of them saw it. */
 void model_part_agree(struct model *m);
 
-/* model_load.c: set the scales that a file stores beside a matrix. */
+/* model_load.c: put the matrix of one expert among those of the others, which may not be bound yet. Takes
+ * *now. ERR_NOMEM. */
+enum err_code model_place_expert(struct bound *b, const struct model *m, const struct site *site, int expert,
+                                 struct bound *now, struct err *why);
+/* Set the scales that a file stores beside a matrix. */
 enum err_code model_bind_scales(struct bound *out, const struct model *m, const struct site *site,
                                 const struct gguf_tensor *matrix, struct err *why);
 

@@ -132,9 +132,8 @@ static enum err_code bind_matrices(struct bound *out, const struct model *m, con
     return rc ? rc : model_bind_scales(out, m, site, t, why);
 }
 
-/* Put the matrix of one expert among those of the others, which may not be bound yet. */
-static enum err_code place_expert(struct bound *b, const struct model *m, const struct site *site, int expert,
-                                  struct bound *now, struct err *why)
+enum err_code model_place_expert(struct bound *b, const struct model *m, const struct site *site, int expert,
+                                 struct bound *now, struct err *why)
 {
     if (!b->experts) b->experts = calloc((size_t)m->shape.experts, sizeof *b->experts);
     if (!b->experts) {
@@ -154,7 +153,8 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int ex
     if (arch_slot_is_rope(slot)) return ERR_OK; /* load_rope reads these */
     struct bound *b = model_place(m, layer, slot);
     struct site *site = model_slot_site(m, layer, slot);
-    if (!arch_slot_is_vector(slot) && m->session.part.tp > 1) return model_bind_rows(m, layer, slot, t, why);
+    if (!arch_slot_is_vector(slot) && m->session.part.tp > 1)
+        return model_bind_rows(m, layer, slot, expert, t, why);
     if (!arch_slot_is_vector(slot)) {
         struct bound now = { .v = NULL };
         const enum err_code failed = bind_matrices(&now, m, site, slot, expert, t, why);
@@ -162,7 +162,7 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, int ex
             bound_release(site, &now);
             return err_prefix(why, "tensor '%s'", t->name);
         }
-        if (expert >= 0) return place_expert(b, m, site, expert, &now, why);
+        if (expert >= 0) return model_place_expert(b, m, site, expert, &now, why);
         bound_release(site, b);
         *b = now;
         return ERR_OK;

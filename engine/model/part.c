@@ -17,47 +17,92 @@
 /* Where the ranges of a matrix go: one that consists of several becomes several. */
 static void slots_of(enum slot slot, int ranges, enum slot out[ROW_RANGES])
 {
-    static const enum slot OF_QKV[] = { SLOT_Q, SLOT_K, SLOT_V }, OF_UP[] = { SLOT_GATE, SLOT_UP };
+    static const enum slot OF_QKV[] = { SLOT_Q, SLOT_K, SLOT_V }, OF_UP[] = { SLOT_GATE, SLOT_UP },
+                           OF_EXPERTS[] = { SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS };
     out[0] = slot;
     if (ranges == 3) memcpy(out, OF_QKV, sizeof OF_QKV);
-    if (ranges == 2) memcpy(out, OF_UP, sizeof OF_UP);
+    if (ranges == 2) memcpy(out, slot == SLOT_GATE_UP_EXPERTS ? OF_EXPERTS : OF_UP, sizeof OF_UP);
 }
 
-static enum err_code bind_range(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
-                                struct row_range range, struct err *why)
+/* Rows of matrix number `matrix` of a tensor. */
+static enum err_code bind_matrix_range(struct weight *out, const struct site *site,
+                                       const struct gguf_tensor *t, int64_t matrix, struct row_range range,
+                                       const struct input_scheme *input, struct err *why)
 {
-    struct bound *b = model_place(m, layer, slot), now = { .from = range.from };
-    const struct site *site = model_site(m, layer);
-    enum err_code rc = act_read(&now.input, m->gguf, t, why);
-    if (!rc && now.input && now.input->outlier_weights)
-        rc = err_set(why, ERR_USAGE, "weights with outlier columns cannot be divided: expected parallel=off");
-    const char *data = rc ? NULL : (const char *)gguf_tensor_data(t);
-    if (data) data += range.from * format_row_bytes(t->format, t->shape[0]);
-    now.w = (struct weight){ .format = t->format, .cols = t->shape[0], .data = data };
-    if (!rc && range.rows)
-        rc = backend_weight_bind(site->backend, &now.w, t->format, range.rows, t->shape[0], now.input, data,
-                                 why);
-    if (!rc) rc = model_bind_scales(&now, m, site, t, why);
+    const char *data = (const char *)gguf_tensor_data(t);
+    data += (matrix * t->shape[1] + range.from) * format_row_bytes(t->format, t->shape[0]);
+    *out = (struct weight){ .format = t->format, .cols = t->shape[0], .data = data };
+    return !range.rows ? ERR_OK
+                       : backend_weight_bind(site->backend, out, t->format, range.rows, t->shape[0], input,
+                                             data, why);
+}
+
+static enum err_code bind_range(struct bound *out, struct model *m, const struct site *site, enum slot slot,
+                                int expert, const struct gguf_tensor *t, struct row_range range,
+                                struct err *why)
+{
+    const bool all_experts = ARCH_SLOTS[slot].matrices != DIM_NONE && expert < 0;
+    enum err_code rc = act_read(&out->input, m->gguf, t, why);
+    out->from = range.from;
+    if (rc) return rc;
+    if (out->input && (ARCH_SLOTS[slot].matrices != DIM_NONE || out->input->outlier_weights))
+        return err_set(
+            why, ERR_USAGE,
+            "weights with outlier columns, and experts with prescribed quantization of activations, "
+            "cannot be divided: expected parallel=off");
+    if (!all_experts) {
+        rc = bind_matrix_range(&out->w, site, t, 0, range, out->input, why);
+        return rc ? rc : model_bind_scales(out, m, site, t, why);
+    }
+    out->experts = calloc((size_t)t->shape[2], sizeof *out->experts);
+    if (!out->experts)
+        return err_set(why, ERR_NOMEM, "out of memory for %lld experts", (long long)t->shape[2]);
+    for (; out->count < t->shape[2] && !rc; out->count += !rc)
+        rc = bind_matrix_range(&out->experts[out->count], site, t, out->count, range, NULL, why);
+    if (!rc) out->w = out->experts[0];
+    return rc ? rc : model_bind_scales(out, m, site, t, why);
+}
+
+static enum err_code place_range(struct model *m, int layer, enum slot slot, int expert,
+                                 const struct gguf_tensor *t, struct row_range range, struct err *why)
+{
+    struct bound *b = model_place(m, layer, slot), now = { .from = 0 };
+    const struct site *site = model_slot_site(m, layer, slot);
+    const enum err_code rc = bind_range(&now, m, site, slot, expert, t, range, why);
     if (rc) {
         bound_release(site, &now);
         return rc;
+    }
+    if (expert >= 0) {
+        b->from = range.from;
+        return model_place_expert(b, m, site, expert, &now, why);
     }
     bound_release(site, b);
     *b = now;
     return ERR_OK;
 }
 
-enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
-                              struct err *why)
+enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, int expert,
+                              const struct gguf_tensor *t, struct err *why)
 {
     struct row_range range[ROW_RANGES];
     enum slot to[ROW_RANGES];
     const int n = split_rows(range, &m->session.part, m->hyper.arch, &m->shape, layer, slot, t->shape[1]);
     enum err_code rc = ERR_OK;
     slots_of(slot, n, to);
-    for (int i = 0; i < n && !rc; i++) rc = bind_range(m, layer, to[i], t, range[i], why);
+    for (int i = 0; i < n && !rc; i++) rc = place_range(m, layer, to[i], expert, t, range[i], why);
     if (rc) err_prefix(why, "tensor '%s'", t->name);
     return rc;
+}
+
+/* Biases [experts][rows of a whole matrix] become [experts][rows of the part], in place. */
+static void use_expert_biases(const struct bound *matrix, const struct bound *bias, int64_t whole,
+                              int experts)
+{
+    float *v = (float *)bias->v;
+    const int64_t own = matrix->w.rows;
+    for (int e = 0; v && e < experts; e++)
+        memmove(v + e * own, v + e * whole + matrix->from, (size_t)own * sizeof *v);
 }
 
 /* Vectors are whole on every rank. Those with a value for each row of a matrix are used from bound.from on;
@@ -73,6 +118,14 @@ static void use_vectors(struct model *m, int layer, struct head_part h)
     if (VECTOR(SLOT_Q_NORM_EACH)) VECTOR(SLOT_Q_NORM_EACH) += h.head * dim;
     if (VECTOR(SLOT_K_NORM_EACH)) VECTOR(SLOT_K_NORM_EACH) += h.kv_head * dim;
 #undef VECTOR
+    const struct layer *l = &m->layers[layer];
+    const struct model_shape *s = m->exchange.whole;
+    use_expert_biases(layer_slot(l, SLOT_GATE_EXPERTS), layer_slot(l, SLOT_GATE_EXPERTS_B), s->expert_ff,
+                      s->experts);
+    use_expert_biases(layer_slot(l, SLOT_UP_EXPERTS), layer_slot(l, SLOT_UP_EXPERTS_B), s->expert_ff,
+                      s->experts);
+    use_expert_biases(layer_slot(l, SLOT_DOWN_EXPERTS), layer_slot(l, SLOT_DOWN_EXPERTS_B), s->embd,
+                      s->experts);
 }
 
 /* The rows of the token embedding that compute this rank's logits. The table itself is whole, for look-ups.
@@ -117,9 +170,10 @@ enum err_code model_part_begin(struct model *m, struct err *why)
         const struct head_part h = split_heads(p->tp, p->tp_rank, x->whole->heads, parts->kv_heads);
         use_vectors(m, l, h);
         parts->kv_heads = h.kv_heads;
-        parts->ff = (int32_t)(split_ff_cut(p->tp, p->tp_rank + 1, x->whole, l) -
-                              split_ff_cut(p->tp, p->tp_rank, x->whole, l));
+        parts->ff = split_ff_width(p, parts->ff);
     }
+    m->shape.expert_ff = split_ff_width(p, m->shape.expert_ff);
+    m->shape.shared_ff = split_ff_width(p, m->shape.shared_ff);
     m->shape.heads = first.heads;
     m->shape.kv_heads = first.kv_heads;
     return ERR_OK;
@@ -190,11 +244,11 @@ int64_t pass_stream_offset(const struct pass *p)
     return model_is_part(p->m) ? split_cut(p->m->shape.embd, SPLIT_ROWS, part->tp, part->tp_rank) : 0;
 }
 
-void pass_exchange_stream(const struct pass *p, float *x)
+void pass_exchange_stream(const struct pass *p, float *x, int64_t stride)
 {
     const int64_t embd = p->m->shape.embd;
     const int tp = p->m->session.part.tp;
-    struct columns c = { x + pass_stream_offset(p), embd, x, embd, p->m->session.exchange, { 0 } };
+    struct columns c = { x + pass_stream_offset(p), stride, x, stride, p->m->session.exchange, { 0 } };
     for (int i = 0; i <= tp; i++) c.cut[i] = split_cut(embd, SPLIT_ROWS, tp, i);
     exchange_columns(p->m, &c, p->n);
 }
@@ -209,15 +263,39 @@ void pass_exchange_attention(const struct pass *p, const struct layer *l)
     exchange_columns(p->m, &c, p->n);
 }
 
-int64_t pass_exchange_ff(const struct pass *p, const struct layer *l, const float *x, int64_t stride)
+void pass_exchange_ff(const struct pass *p, const float *x, int64_t stride, int n, int64_t width)
+{
+    const int tp = p->m->session.part.tp;
+    struct columns c = { x, stride, p->m->exchange.ff, width, p->m->session.exchange, { 0 } };
+    for (int i = 0; i <= tp; i++) c.cut[i] = split_ff_cut(tp, i, width);
+    exchange_columns(p->m, &c, n);
+}
+
+struct all_heads pass_exchange_heads(const struct pass *p, const struct layer *l, const float *x, bool keys)
 {
     const struct exchange *e = &p->m->exchange;
-    const int layer = (int)(l - p->m->layers), tp = p->m->session.part.tp;
-    const int64_t width = e->whole->parts[layer].ff;
-    struct columns c = { x, stride, e->ff, width, p->m->session.exchange, { 0 } };
-    for (int i = 0; i <= tp; i++) c.cut[i] = split_ff_cut(tp, i, e->whole, layer);
+    const int tp = p->m->session.part.tp, rank = p->m->session.part.tp_rank;
+    const struct layer_parts *whole = &e->whole->parts[l - p->m->layers];
+    const int64_t dim = whole->head_dim_k, cols = dim * (keys ? whole->kv_heads : e->whole->heads);
+    struct columns c = { x, p->m->widths.qkv, e->ff, cols, p->m->session.exchange, { 0 } };
+    for (int i = 0; i < tp; i++) {
+        const struct head_part h = split_heads(tp, i, e->whole->heads, whole->kv_heads);
+        c.cut[i] = dim * (keys ? h.kv_head : h.head);
+    }
+    c.cut[tp] = cols;
     exchange_columns(p->m, &c, p->n);
-    return width;
+    return (struct all_heads){ e->ff, cols, c.cut[rank], c.cut[rank + 1] - c.cut[rank] };
+}
+
+/* Always as f32: a rounded score could choose another expert. */
+void pass_exchange_scores(const struct pass *p)
+{
+    const struct part *part = &p->m->session.part;
+    const int64_t experts = p->m->shape.experts;
+    struct columns c = { NULL, experts, p->b.router, experts, &FORMATS[FORMAT_F32], { 0 } };
+    for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(experts, SPLIT_ROWS, part->tp, i);
+    c.mine = p->b.router + c.cut[part->tp_rank];
+    exchange_columns(p->m, &c, p->n);
 }
 
 void pass_exchange_logits(const struct pass *p, int n)

@@ -60,15 +60,21 @@ void pass_receive(const struct pass *p);
 void pass_send(const struct pass *p);
 
 /* part.c, for a rank that has some rows of all matrices: get what the others computed of n rows. Heads of
- * attention in the first columns of b.attn -> those of all heads; the part of x that pass_stream_offset
- * begins
- * -> all of x; activations x [n][stride] -> m->exchange.ff, whose stride is returned; the part of the logits
- * in b.logits -> m->logits. */
+ * attention in the first columns of b.attn -> those of all heads; the part of rows x of the model's width
+ * that pass_stream_offset begins -> all of x; activations x [n][stride] -> m->exchange.ff [n][width]; scores
+ * of experts in b.router -> those of all; the part of the logits in b.logits -> m->logits. */
 int64_t pass_stream_offset(const struct pass *p); /* 0: the process has all rows */
-void pass_exchange_stream(const struct pass *p, float *x);
+void pass_exchange_stream(const struct pass *p, float *x, int64_t stride);
 void pass_exchange_attention(const struct pass *p, const struct layer *l);
-int64_t pass_exchange_ff(const struct pass *p, const struct layer *l, const float *x, int64_t stride);
+void pass_exchange_ff(const struct pass *p, const float *x, int64_t stride, int n, int64_t width);
+void pass_exchange_scores(const struct pass *p);
 void pass_exchange_logits(const struct pass *p, int n);
+/* Queries (or keys) x of this rank's heads in n rows of b.qkv -> those of all heads in m->exchange.ff. */
+struct all_heads {
+    float *x;                /* [n][cols] */
+    int64_t cols, from, own; /* of all heads; where this rank's begin, and their number */
+};
+struct all_heads pass_exchange_heads(const struct pass *p, const struct layer *l, const float *x, bool keys);
 /* first[n]: the largest logit of each row among those of this rank, ids within its part -> among all. */
 void pass_exchange_best(const struct pass *p, struct ranked *first, int n);
 

@@ -71,13 +71,9 @@ static bool shares_keys(const struct model_shape *s)
 /* What of a model cannot be divided by rows; NULL: everything can. */
 static const char *undividable(const struct arch *a, const struct model_shape *s)
 {
-    if (s->experts) return "mixtures of experts";
     if (a->latent) return "latent attention";
     if (s->state.taps) return "layers that keep a state";
-    if (s->layer_inputs) return "a second embedding";
-    if (a->query_gate) return "gated attention";
-    if (a->qk_norm == QK_NORM_ROW) return "a norm over all queries";
-    return shares_keys(s) ? "layers that share keys and values" : NULL;
+    return a->query_gate ? "gated attention" : NULL;
 }
 
 /* Does each rank have the same heads in this layer as in the first? */
@@ -109,6 +105,11 @@ static enum err_code check_tp(const struct parallel *mode, const char *text, con
                 "parallel=%s: layers of this model have different numbers of heads of keys and values, "
                 "which divide its heads differently: expected another number, ppN, dpN or off",
                 text);
+        if (kv < tp && a->qk_norm == QK_NORM_ROW)
+            return err_set(why, ERR_USAGE,
+                           "parallel=%s: this model has a norm over all of its %d heads of keys: expected at "
+                           "most tp%d",
+                           text, kv, kv);
         if (kv < tp && (tp % kv || s->heads / kv % (tp / kv)))
             return err_set(
                 why, ERR_USAGE,
@@ -148,9 +149,14 @@ int64_t split_attention_cut(int tp, int i, const struct model_shape *s, int laye
     return (int64_t)split_heads(tp, i, s->heads, l->kv_heads).head * l->head_dim_v;
 }
 
-int64_t split_ff_cut(int tp, int i, const struct model_shape *s, int layer)
+int64_t split_ff_cut(int tp, int i, int64_t width)
 {
-    return split_cut(s->parts[layer].ff, SPLIT_ACTIVATIONS, tp, i);
+    return split_cut(width, SPLIT_ACTIVATIONS, tp, i);
+}
+
+int32_t split_ff_width(const struct part *p, int64_t width)
+{
+    return (int32_t)(split_ff_cut(p->tp, p->tp_rank + 1, width) - split_ff_cut(p->tp, p->tp_rank, width));
 }
 
 static struct row_range range_of(int64_t n, int unit, const struct part *p)
@@ -159,12 +165,26 @@ static struct row_range range_of(int64_t n, int unit, const struct part *p)
     return (struct row_range){ from, split_cut(n, unit, p->tp, p->tp_rank + 1) - from };
 }
 
+/* Outputs that are neither heads nor activations. All processes must choose the same experts, so each score
+ * comes from one of them, as every other output. */
+static const slot_set PLAIN_OUTPUTS = SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_ATTN_OUT) | SLOT_BIT(SLOT_DOWN) |
+                                      SLOT_BIT(SLOT_ROUTER) | SLOT_BIT(SLOT_DOWN_EXPERTS) |
+                                      SLOT_BIT(SLOT_DOWN_SHARED) | SLOT_BIT(SLOT_INPUT_OUT);
+
+/* Gates, and activations of the same width below them in the matrix. */
+static int gates_and_up(struct row_range out[ROW_RANGES], const struct part *p, int64_t width)
+{
+    out[0] = range_of(width, SPLIT_ACTIVATIONS, p);
+    out[1] = (struct row_range){ width + out[0].from, out[0].rows };
+    return 2;
+}
+
 int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const struct arch *a,
                const struct model_shape *s, int layer, enum slot slot, int64_t rows)
 {
     out[0] = (struct row_range){ 0, rows };
     if (p->tp <= 1) return 1;
-    if (slot == SLOT_OUTPUT || slot == SLOT_ATTN_OUT || slot == SLOT_DOWN) {
+    if (SLOT_BIT(slot) & PLAIN_OUTPUTS) {
         out[0] = range_of(rows, SPLIT_ROWS, p);
         return 1;
     }
@@ -184,12 +204,16 @@ int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const str
         out[1] = (struct row_range){ q_all + k_rows.from, k_rows.rows };
         out[2] = (struct row_range){ q_all + k_all + v_rows.from, v_rows.rows };
         return 3;
-    case SLOT_GATE: out[0] = range_of(l->ff, SPLIT_ACTIVATIONS, p); return 1;
     case SLOT_UP:
-        out[0] = range_of(l->ff, SPLIT_ACTIVATIONS, p);
-        if (!a->gate_in_up) return 1;
-        out[1] = (struct row_range){ l->ff + out[0].from, out[0].rows };
-        return 2;
+        if (a->gate_in_up) return gates_and_up(out, p, l->ff);
+        out[0] = range_of(rows, SPLIT_ACTIVATIONS, p);
+        return 1;
+    case SLOT_GATE:
+    case SLOT_GATE_EXPERTS:
+    case SLOT_UP_EXPERTS:
+    case SLOT_GATE_SHARED:
+    case SLOT_UP_SHARED: out[0] = range_of(rows, SPLIT_ACTIVATIONS, p); return 1;
+    case SLOT_GATE_UP_EXPERTS: return gates_and_up(out, p, s->expert_ff);
     default: return 1;
     }
 }
@@ -266,11 +290,15 @@ struct exchange_sizes exchange_sizes(const struct part *p, const struct model_sh
     struct exchange_sizes z = { 0 };
     const bool plain = f == &FORMATS[FORMAT_F32];
     if (p->tp > 1) {
-        const int64_t widest = MAX(MAX(arch_dim(DIM_ATTN, a, s), s->ff), MAX(s->embd, s->vocab));
+        const int64_t experts = MAX((int64_t)s->experts_used * s->expert_ff, s->shared_ff),
+                      heads = a->qk_norm == QK_NORM_ROW ? arch_dim(DIM_Q, a, s) : 0,
+                      ff = MAX(MAX(s->ff, experts), heads),
+                      widest = MAX(MAX(arch_dim(DIM_ATTN, a, s), ff),
+                                   MAX(MAX(s->embd, s->experts), s->vocab));
         const int64_t floats = MAX(widest, MIN((int64_t)PIECE_FLOATS, widest * batch)); /* at least one row */
         /* each part of a row may end with a block that is not full */
         z.piece = floats * (int64_t)sizeof(float) + (plain ? 0 : p->tp * (int64_t)f->block_bytes);
-        z.ff = s->ff * batch * (int64_t)sizeof(float);
+        z.ff = ff * batch * (int64_t)sizeof(float);
     }
     if (p->pp > 1 && !plain) z.stage = MIN(WIRE_ROWS, batch) * wire_row_bytes(f, s->embd);
     return z;

@@ -3,7 +3,8 @@
  * Tensor parallelism (tp) divides matrices by their rows, the outputs: each output is computed by one
  * process, with the order of sums that a single process has. So the bits are the same, and processes exchange
  * activations, never partial sums. Queries, keys and values are divided by heads, and a process has the KV
- * cache of its heads only. Pipelines (pp) divide the layers. */
+ * cache of its heads only. Of experts every process has some rows of each, so all of them have the same work
+ * whichever experts are chosen. Pipelines (pp) divide the layers. */
 #ifndef QDYNO_ENGINE_SPLIT_H
 #define QDYNO_ENGINE_SPLIT_H
 
@@ -80,9 +81,11 @@ int64_t split_row_count(const struct part *p, const struct arch *a, const struct
                         enum slot slot, int64_t rows);
 
 /* Where the outputs of tp rank i begin among those of all (i = tp: their number): heads of attention of a
- * layer, or its feed-forward. */
+ * layer, or a feed-forward of `width`, which may be one of every expert. */
 int64_t split_attention_cut(int tp, int i, const struct model_shape *s, int layer);
-int64_t split_ff_cut(int tp, int i, const struct model_shape *s, int layer);
+int64_t split_ff_cut(int tp, int i, int64_t width);
+/* The part's number of them. */
+int32_t split_ff_width(const struct part *p, int64_t width);
 
 /* Bytes of one row of `cols` numbers in format f as it travels. Its last block is filled up with zeros. */
 int64_t wire_row_bytes(const struct format *f, int64_t cols);
