@@ -38,26 +38,55 @@ static double gather_s(const struct several *x, double n, int64_t numbers, const
                    : 0;
 }
 
+/* Numbers of a row that a layer's mixer exchanges before its output matrix: outputs of attention, and queries
+ * and keys for a norm over all of them; inputs of a state. 0: no exchange. */
+enum { MIXER_EXCHANGES = 3 };
+static void mixer_numbers(const struct several *x, int layer, int64_t out[MIXER_EXCHANGES])
+{
+    const struct model_shape *s = &x->shape;
+    const enum mixer mixer = s->parts[layer].mixer;
+    const bool norm = x->arch->qk_norm == QK_NORM_ROW, one = mixer == MIXER_SCAN || s->state.fused;
+    for (int i = 0; i < MIXER_EXCHANGES; i++) out[i] = 0;
+    if (mixer == MIXER_NONE) return;
+    if (mixer == MIXER_ATTENTION) {
+        out[0] = arch_layer_dim(DIM_ATTN, x->arch, s, layer);
+        out[1] = norm ? arch_layer_dim(DIM_Q, x->arch, s, layer) : 0;
+        out[2] = norm ? arch_layer_dim(DIM_K, x->arch, s, layer) : 0;
+    } else if (mixer == MIXER_CONVOLUTION) {
+        out[0] = arch_dim(DIM_SHORT_IN, x->arch, s);
+    } else {
+        out[0] = arch_dim(one ? DIM_STATE_IN : DIM_CHANNELS, x->arch, s);
+        out[1] = one ? 0 : arch_dim(DIM_STATE_INNER, x->arch, s);
+    }
+}
+
+/* Exchanges of a layer in a pass over n rows. The hidden state is exchanged after each half. */
+static double layer_s(const struct several *x, double n, int layer)
+{
+    const struct model_shape *s = &x->shape;
+    const struct layer_parts *p = &s->parts[layer];
+    const bool dense = p->feed_forward && (!p->experts || x->arch->experts_beside);
+    const int64_t numbers[] = { dense ? p->ff : 0,
+                                p->experts ? (int64_t)s->experts_used * s->expert_ff : 0,
+                                p->experts ? s->shared_ff : 0,
+                                p->feed_forward ? s->embd : 0,
+                                dense && p->experts ? s->embd : 0,
+                                p->mixer != MIXER_NONE ? s->embd : 0,
+                                s->layer_inputs ? s->embd : 0 };
+    int64_t mixer[MIXER_EXCHANGES];
+    double sum = p->experts ? gather_s(x, n, s->experts, &FORMATS[FORMAT_F32]) : 0; /* scores */
+    mixer_numbers(x, layer, mixer);
+    for (int i = 0; i < MIXER_EXCHANGES; i++) sum += gather_s(x, n, mixer[i], x->exchange);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++) sum += gather_s(x, n, numbers[i], x->exchange);
+    return sum;
+}
+
 /* Exchanges of tensor parallelism in a pass over n rows. */
 static double tp_s(const struct several *x, double n)
 {
-    const struct model_shape *s = &x->shape;
     double sum = 0;
     if (x->mode.tp == 1) return 0;
-    for (int l = 0; l < s->layers; l++) {
-        const struct layer_parts *p = &s->parts[l];
-        const bool experts = p->experts, norm = x->arch->qk_norm == QK_NORM_ROW;
-        const int64_t numbers[] = { (int64_t)s->heads * p->head_dim_v,
-                                    norm ? (int64_t)s->heads * p->head_dim_k : 0,
-                                    norm ? (int64_t)p->kv_heads * p->head_dim_k : 0,
-                                    experts && !x->arch->experts_beside ? 0 : p->ff,
-                                    s->embd,
-                                    s->embd,
-                                    experts ? (int64_t)s->experts_used * s->expert_ff : 0,
-                                    experts ? s->shared_ff : 0 };
-        for (size_t i = 0; i < COUNT_OF(numbers); i++) sum += gather_s(x, n, numbers[i], x->exchange);
-        if (experts) sum += gather_s(x, n, s->experts, &FORMATS[FORMAT_F32]); /* scores */
-    }
+    for (int l = 0; l < x->shape.layers; l++) sum += layer_s(x, n, l);
     return sum + link_seconds(x->links, LINK_ALL_GATHER, n * x->mode.tp * sizeof(struct ranked));
 }
 

@@ -135,7 +135,7 @@ static void pass_add_mixed(const struct pass *p, const struct layer *l)
     const struct bound *w = layer_slot(l, slot), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
     pass_call_observer(p, l, (const enum slot[]){ slot }, 1, p->b.attn, p->m->widths.attn);
     if (pass_is_over(p)) return;
-    if (model_is_part(p->m)) pass_exchange_attention(p, l);
+    if (model_is_part(p->m) && !l->state_memory) pass_exchange_attention(p, l);
     pass_add_to_stream(p, slot == SLOT_ATTN_OUT ? OPERATOR_ATTENTION_OUT : OPERATOR_STATE_OUT,
                        pass_product(p, w, bias, p->b.attn, p->m->widths.attn),
                        layer_slot(l, SLOT_POST_ATTN_NORM));

@@ -37,11 +37,12 @@ static enum err_code bind_matrix_range(struct weight *out, const struct site *si
                                              data, why);
 }
 
-static enum err_code bind_range(struct bound *out, struct model *m, const struct site *site, enum slot slot,
-                                int expert, const struct gguf_tensor *t, struct row_range range,
-                                struct err *why)
+static enum err_code bind_range(struct bound *out, struct model *m, const struct site *site, int layer,
+                                enum slot slot, int expert, const struct gguf_tensor *t,
+                                struct row_range range, struct err *why)
 {
-    const bool all_experts = ARCH_SLOTS[slot].matrices != DIM_NONE && expert < 0;
+    const bool several = ARCH_SLOTS[slot].matrices != DIM_NONE && expert < 0;
+    const struct row_range of = split_matrices(&m->session.part, &m->shape, layer, slot, t->shape[2]);
     enum err_code rc = act_read(&out->input, m->gguf, t, why);
     out->from = range.from;
     if (rc) return rc;
@@ -50,15 +51,14 @@ static enum err_code bind_range(struct bound *out, struct model *m, const struct
             why, ERR_USAGE,
             "weights with outlier columns, and experts with prescribed quantization of activations, "
             "cannot be divided: expected parallel=off");
-    if (!all_experts) {
+    if (!several) {
         rc = bind_matrix_range(&out->w, site, t, 0, range, out->input, why);
         return rc ? rc : model_bind_scales(out, m, site, t, why);
     }
-    out->experts = calloc((size_t)t->shape[2], sizeof *out->experts);
-    if (!out->experts)
-        return err_set(why, ERR_NOMEM, "out of memory for %lld experts", (long long)t->shape[2]);
-    for (; out->count < t->shape[2] && !rc; out->count += !rc)
-        rc = bind_matrix_range(&out->experts[out->count], site, t, out->count, range, NULL, why);
+    out->experts = calloc((size_t)of.rows, sizeof *out->experts);
+    if (!out->experts) return err_set(why, ERR_NOMEM, "out of memory for %lld matrices", (long long)of.rows);
+    for (; out->count < of.rows && !rc; out->count += !rc)
+        rc = bind_matrix_range(&out->experts[out->count], site, t, of.from + out->count, range, NULL, why);
     if (!rc) out->w = out->experts[0];
     return rc ? rc : model_bind_scales(out, m, site, t, why);
 }
@@ -68,7 +68,7 @@ static enum err_code place_range(struct model *m, int layer, enum slot slot, int
 {
     struct bound *b = model_place(m, layer, slot), now = { .from = 0 };
     const struct site *site = model_slot_site(m, layer, slot);
-    const enum err_code rc = bind_range(&now, m, site, slot, expert, t, range, why);
+    const enum err_code rc = bind_range(&now, m, site, layer, slot, expert, t, range, why);
     if (rc) {
         bound_release(site, &now);
         return rc;
@@ -164,7 +164,7 @@ enum err_code model_part_begin(struct model *m, struct err *why)
     if (x->group < 0) return err_set(why, ERR_INTERNAL, "MPI allows no more groups of ranks");
     *x->whole = m->shape;
     if (m->shape.tied_output) use_tied_output(m);
-    const struct head_part first = split_heads(p->tp, p->tp_rank, m->shape.heads, m->shape.parts[0].kv_heads);
+    const struct head_part first = split_first_heads(p, &m->shape);
     for (int l = 0; l < m->shape.layers; l++) {
         struct layer_parts *parts = &m->shape.parts[l];
         const struct head_part h = split_heads(p->tp, p->tp_rank, x->whole->heads, parts->kv_heads);
@@ -269,6 +269,15 @@ void pass_exchange_ff(const struct pass *p, const float *x, int64_t stride, int 
     struct columns c = { x, stride, p->m->exchange.ff, width, p->m->session.exchange, { 0 } };
     for (int i = 0; i <= tp; i++) c.cut[i] = split_ff_cut(tp, i, width);
     exchange_columns(p->m, &c, n);
+}
+
+void pass_exchange_rows(const struct pass *p, float *x, int64_t stride, int64_t rows)
+{
+    const struct part *part = &p->m->session.part;
+    struct columns c = { NULL, stride, x, stride, p->m->session.exchange, { 0 } };
+    for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(rows, SPLIT_ROWS, part->tp, i);
+    c.mine = x + c.cut[part->tp_rank];
+    exchange_columns(p->m, &c, p->n);
 }
 
 struct all_heads pass_exchange_heads(const struct pass *p, const struct layer *l, const float *x, bool keys)

@@ -69,6 +69,9 @@ void pass_exchange_attention(const struct pass *p, const struct layer *l);
 void pass_exchange_ff(const struct pass *p, const float *x, int64_t stride, int n, int64_t width);
 void pass_exchange_scores(const struct pass *p);
 void pass_exchange_logits(const struct pass *p, int n);
+/* Outputs of a matrix with so many rows, where each rank has computed its part of them in n rows at x -> all.
+ */
+void pass_exchange_rows(const struct pass *p, float *x, int64_t stride, int64_t rows);
 /* Queries (or keys) x of this rank's heads in n rows of b.qkv -> those of all heads in m->exchange.ff. */
 struct all_heads {
     float *x;                /* [n][cols] */

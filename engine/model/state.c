@@ -132,7 +132,8 @@ static struct state_parts state_parts_of(const struct model *m)
     return (struct state_parts){ scan ? inner : 0, scan ? 0 : channels, channels + inner };
 }
 
-/* h -> one product for each matrix, side by side in b.qkv. */
+/* h -> one product for each matrix, side by side in b.qkv. Where matrices are divided, everything is
+ * exchanged here, because convolution and recurrence are little work beside them. */
 static void state_project(const struct pass *p, const struct layer *l, const float *h)
 {
     const enum slot SLOTS[] = { SLOT_STATE_QKV,   SLOT_STATE_GATE,       SLOT_STATE_IN, SLOT_STATE_BETA,
@@ -140,20 +141,34 @@ static void state_project(const struct pass *p, const struct layer *l, const flo
     const struct model *m = p->m;
     struct matmul mm[COUNT_OF(SLOTS)];
     enum slot used[COUNT_OF(SLOTS)];
-    int count = 0;
+    struct {
+        float *y;
+        int64_t stride, rows;
+    } divided[COUNT_OF(SLOTS)];
+    int count = 0, parts = 0;
     int64_t at = 0;
     for (size_t i = 0; i < COUNT_OF(SLOTS); i++) {
         const struct bound *w = layer_slot(l, SLOTS[i]);
         const bool fused = m->shape.state.fused && SLOTS[i] == SLOT_STATE_IN;
         if (!w->w.data) continue;
+        float *y = fused ? p->b.latent : p->b.qkv + at;
+        const int64_t rows = arch_dim(ARCH_SLOTS[SLOTS[i]].rows, m->hyper.arch, &m->shape),
+                      stride = fused ? m->widths.latent : m->widths.qkv;
+        at += rows;
+        if (model_is_part(m) && split_is_plain(SLOTS[i])) {
+            divided[parts].y = y;
+            divided[parts].stride = stride;
+            divided[parts++].rows = rows;
+        }
+        if (!w->w.rows) continue;
         used[count] = SLOTS[i];
         mm[count] = pass_product(p, w, NULL, h, m->shape.embd);
-        mm[count].y = fused ? p->b.latent : p->b.qkv + at;
-        mm[count++].y_stride = fused ? m->widths.latent : m->widths.qkv;
-        at += arch_dim(ARCH_SLOTS[SLOTS[i]].rows, m->hyper.arch, &m->shape);
+        mm[count].y = y + w->from;
+        mm[count++].y_stride = stride;
     }
     pass_call_observer(p, l, used, count, h, m->shape.embd);
-    operator_matmul(p, OPERATOR_STATE_IN, mm, count);
+    if (count) operator_matmul(p, OPERATOR_STATE_IN, mm, count);
+    for (int i = 0; i < parts; i++) pass_exchange_rows(p, divided[i].y, divided[i].stride, divided[i].rows);
 }
 
 /* One matrix computed, for each group, its q, k, v of all its heads, and their gates: sort these. */

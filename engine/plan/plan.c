@@ -169,14 +169,13 @@ struct backend_work session_work(const struct model_session *e, const struct mod
 {
     const int64_t heads = MAX(MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)),
                               MAX(MAX(s->q_lora, s->kv_lora), arch_dim(DIM_STATE_INNER, a, s)));
-    return (struct backend_work){
-        .rows = e->batch,
-        .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
-        .head_dim = MAX(s->head_dim_k, s->head_dim_v),
-        .heads = split_heads(e->part.tp, e->part.tp_rank, s->heads, s->parts[0].kv_heads).heads,
-        .context = e->ctx,
-        .pairs = (int64_t)e->batch * s->experts_used
-    };
+    return (
+        struct backend_work){ .rows = e->batch,
+                              .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
+                              .head_dim = MAX(s->head_dim_k, s->head_dim_v),
+                              .heads = split_first_heads(&e->part, s).heads,
+                              .context = e->ctx,
+                              .pairs = (int64_t)e->batch * s->experts_used };
 }
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -270,7 +269,8 @@ static enum err_code sums_add_tensor(void *ctx, int layer, enum slot slot, int e
     (void)why;
     if (!part_has_tensor(&e->part, sum->shape, layer, slot) || arch_slot_is_rope(slot)) return ERR_OK;
     /* Vectors are stored as f32 copies. */
-    const int64_t cols = t->shape[0], matrices = t->shape[2],
+    const int64_t cols = t->shape[0],
+                  matrices = split_matrices(&e->part, sum->shape, layer, slot, t->shape[2]).rows,
                   rows = vector ? t->shape[1]
                                 : split_row_count(&e->part, sum->arch, sum->shape, layer, slot, t->shape[1]);
     const int64_t bytes = vector ? vector_bytes(cols * rows)

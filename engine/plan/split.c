@@ -59,6 +59,13 @@ struct head_part split_heads(int tp, int rank, int heads, int kv_heads)
     return (struct head_part){ kv * group + rank % share * one, one, kv, 1 };
 }
 
+struct head_part split_first_heads(const struct part *p, const struct model_shape *s)
+{
+    int layer = 0;
+    while (layer < s->layers - 1 && s->parts[layer].mixer != MIXER_ATTENTION) layer++;
+    return split_heads(p->tp, p->tp_rank, s->heads, s->parts[layer].kv_heads);
+}
+
 /* ---------------------------------------------------------------- what can be divided */
 
 static bool shares_keys(const struct model_shape *s)
@@ -68,20 +75,13 @@ static bool shares_keys(const struct model_shape *s)
     return false;
 }
 
-/* What of a model cannot be divided by rows; NULL: everything can. */
-static const char *undividable(const struct arch *a, const struct model_shape *s)
-{
-    if (a->latent) return "latent attention";
-    if (s->state.taps) return "layers that keep a state";
-    return a->query_gate ? "gated attention" : NULL;
-}
-
-/* Does each rank have the same heads in this layer as in the first? */
+/* Does each rank have the same heads in this layer as in the first with attention? */
 static bool same_heads(int tp, const struct model_shape *s, int layer)
 {
-    const int kv = s->parts[layer].kv_heads, first = s->parts[0].kv_heads;
-    for (int r = 0; r < tp && kv != first; r++) {
-        const struct head_part a = split_heads(tp, r, s->heads, kv), b = split_heads(tp, r, s->heads, first);
+    for (int r = 0; r < tp; r++) {
+        const struct part p = { .tp = tp, .tp_rank = r };
+        const struct head_part a = split_heads(tp, r, s->heads, s->parts[layer].kv_heads),
+                               b = split_first_heads(&p, s);
         if (a.head != b.head || a.heads != b.heads) return false;
     }
     return true;
@@ -91,11 +91,6 @@ static enum err_code check_tp(const struct parallel *mode, const char *text, con
                               const struct model_shape *s, struct err *why)
 {
     const int tp = mode->tp;
-    const char *part = undividable(a, s);
-    if (part)
-        return err_set(why, ERR_USAGE,
-                       "parallel=%s: this %s model has %s, which tp cannot divide: expected ppN, dpN or off",
-                       text, s->arch, part);
     for (int l = 0; l < s->layers; l++) {
         const int kv = s->parts[l].kv_heads;
         if (s->parts[l].mixer != MIXER_ATTENTION) continue;
@@ -145,8 +140,8 @@ enum err_code split_check(const struct parallel *mode, const struct arch *a, con
 int64_t split_attention_cut(int tp, int i, const struct model_shape *s, int layer)
 {
     const struct layer_parts *l = &s->parts[layer];
-    if (i == tp) return (int64_t)s->heads * l->head_dim_v;
-    return (int64_t)split_heads(tp, i, s->heads, l->kv_heads).head * l->head_dim_v;
+    const int64_t dim = s->kv_lora ? s->latent_v_dims : l->head_dim_v;
+    return dim * (i == tp ? s->heads : split_heads(tp, i, s->heads, l->kv_heads).head);
 }
 
 int64_t split_ff_cut(int tp, int i, int64_t width)
@@ -169,7 +164,15 @@ static struct row_range range_of(int64_t n, int unit, const struct part *p)
  * comes from one of them, as every other output. */
 static const slot_set PLAIN_OUTPUTS = SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_ATTN_OUT) | SLOT_BIT(SLOT_DOWN) |
                                       SLOT_BIT(SLOT_ROUTER) | SLOT_BIT(SLOT_DOWN_EXPERTS) |
-                                      SLOT_BIT(SLOT_DOWN_SHARED) | SLOT_BIT(SLOT_INPUT_OUT);
+                                      SLOT_BIT(SLOT_DOWN_SHARED) | SLOT_BIT(SLOT_INPUT_OUT) |
+                                      SLOT_BIT(SLOT_STATE_QKV) | SLOT_BIT(SLOT_STATE_GATE) |
+                                      SLOT_BIT(SLOT_STATE_IN) | SLOT_BIT(SLOT_STATE_OUT) |
+                                      SLOT_BIT(SLOT_SHORT_IN) | SLOT_BIT(SLOT_SHORT_OUT);
+
+bool split_is_plain(enum slot slot)
+{
+    return SLOT_BIT(slot) & PLAIN_OUTPUTS;
+}
 
 /* Gates, and activations of the same width below them in the matrix. */
 static int gates_and_up(struct row_range out[ROW_RANGES], const struct part *p, int64_t width)
@@ -179,12 +182,17 @@ static int gates_and_up(struct row_range out[ROW_RANGES], const struct part *p, 
     return 2;
 }
 
+static struct row_range heads_of(struct head_part h, int64_t dim)
+{
+    return (struct row_range){ h.head * dim, h.heads * dim };
+}
+
 int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const struct arch *a,
                const struct model_shape *s, int layer, enum slot slot, int64_t rows)
 {
     out[0] = (struct row_range){ 0, rows };
     if (p->tp <= 1) return 1;
-    if (SLOT_BIT(slot) & PLAIN_OUTPUTS) {
+    if (split_is_plain(slot)) {
         out[0] = range_of(rows, SPLIT_ROWS, p);
         return 1;
     }
@@ -192,11 +200,11 @@ int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const str
     const struct layer_parts *l = &s->parts[layer];
     const struct head_part h = split_heads(p->tp, p->tp_rank, s->heads, l->kv_heads);
     const int64_t k = l->head_dim_k, v = l->head_dim_v;
-    const struct row_range q_rows = { h.head * k, h.heads * k }, k_rows = { h.kv_head * k, h.kv_heads * k },
+    const struct row_range q_rows = heads_of(h, k), k_rows = { h.kv_head * k, h.kv_heads * k },
                            v_rows = { h.kv_head * v, h.kv_heads * v };
     const int64_t q_all = s->heads * k, k_all = l->kv_heads * k;
     switch (slot) {
-    case SLOT_Q: out[0] = q_rows; return 1;
+    case SLOT_Q: out[0] = a->query_gate ? heads_of(h, 2 * k) : q_rows; return 1;
     case SLOT_K: out[0] = k_rows; return 1;
     case SLOT_V: out[0] = v_rows; return 1;
     case SLOT_QKV:
@@ -204,6 +212,9 @@ int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const str
         out[1] = (struct row_range){ q_all + k_rows.from, k_rows.rows };
         out[2] = (struct row_range){ q_all + k_all + v_rows.from, v_rows.rows };
         return 3;
+    case SLOT_LATENT_Q:
+    case SLOT_LATENT_Q_B: out[0] = heads_of(h, s->nope_dims + s->rope_dims); return 1;
+    case SLOT_LATENT_KV_B: out[0] = heads_of(h, s->nope_dims + s->latent_v_dims); return 1;
     case SLOT_UP:
         if (a->gate_in_up) return gates_and_up(out, p, l->ff);
         out[0] = range_of(rows, SPLIT_ACTIVATIONS, p);
@@ -216,6 +227,14 @@ int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const str
     case SLOT_GATE_UP_EXPERTS: return gates_and_up(out, p, s->expert_ff);
     default: return 1;
     }
+}
+
+struct row_range split_matrices(const struct part *p, const struct model_shape *s, int layer, enum slot slot,
+                                int64_t matrices)
+{
+    if (p->tp <= 1 || layer < 0 || ARCH_SLOTS[slot].matrices != DIM_HEADS)
+        return (struct row_range){ 0, matrices };
+    return heads_of(split_heads(p->tp, p->tp_rank, s->heads, s->parts[layer].kv_heads), 1);
 }
 
 int64_t split_row_count(const struct part *p, const struct arch *a, const struct model_shape *s, int layer,

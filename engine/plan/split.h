@@ -4,7 +4,8 @@
  * process, with the order of sums that a single process has. So the bits are the same, and processes exchange
  * activations, never partial sums. Queries, keys and values are divided by heads, and a process has the KV
  * cache of its heads only. Of experts every process has some rows of each, so all of them have the same work
- * whichever experts are chosen. Pipelines (pp) divide the layers. */
+ * whichever experts are chosen. Layers that keep a state
+ * divide their matrices; the state itself is everywhere. Pipelines (pp) divide the layers. */
 #ifndef QDYNO_ENGINE_SPLIT_H
 #define QDYNO_ENGINE_SPLIT_H
 
@@ -67,7 +68,12 @@ struct head_part {
     int head, heads, kv_head, kv_heads; /* first, number */
 };
 struct head_part split_heads(int tp, int rank, int heads, int kv_heads);
+/* A part's heads in the first layer with attention, and so in all of them. */
+struct head_part split_first_heads(const struct part *p, const struct model_shape *s);
 
+/* Are the rows of this matrix divided by number, in units of SPLIT_ROWS? Others by heads or activations, or
+ * not at all. */
+bool split_is_plain(enum slot slot);
 /* The rows of a matrix [rows][...] that a part has: ranges in ascending order, more than one where the matrix
  * consists of several. Returns their number, 1 to 3; a range can be empty. */
 struct row_range {
@@ -76,7 +82,10 @@ struct row_range {
 enum { ROW_RANGES = 3 };
 int split_rows(struct row_range out[ROW_RANGES], const struct part *p, const struct arch *a,
                const struct model_shape *s, int layer, enum slot slot, int64_t rows);
-/* Their sum. */
+/* Of a tensor with several matrices, those that a part has some rows of: of heads its own, of experts all. */
+struct row_range split_matrices(const struct part *p, const struct model_shape *s, int layer, enum slot slot,
+                                int64_t matrices);
+/* The sum of the rows of one matrix. */
 int64_t split_row_count(const struct part *p, const struct arch *a, const struct model_shape *s, int layer,
                         enum slot slot, int64_t rows);
 

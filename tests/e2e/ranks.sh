@@ -50,22 +50,19 @@ same() {
 for arch in llama gpt2 phi3 gptneox qwen2 qwen3 gemma2 gemma3 command-r falcon; do
   expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" tp2 tp4 pp2 tp2.pp2
 done
-# Experts (with biases; beside one that every row uses), a norm over all heads, keys that layers share.
-for arch in qwen3moe gpt-oss glm4moe olmoe; do
+# Experts (with biases; beside one that every row uses), a norm over all heads, latent attention, gates, states of each kind.
+for arch in qwen3moe gpt-oss glm4moe olmoe deepseek2 qwen35 nemotron_h_moe lfm2; do
   expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" tp2 tp2.pp2
 done
 expect 0 synth --arch gemma4 --shape tiny -R q8_0 "$T/gemma4.gguf" && same "$T/gemma4.gguf" tp2
-for model in gemma4-moe gemma4-ple granitemoe-shared llama4; do # a feed-forward beside experts, a second embedding
+# A feed-forward beside experts, a second embedding and keys that layers share, one matrix for all inputs of a state.
+for model in gemma4-moe gemma4-ple granitemoe-shared llama4 deepseek2-kv_b qwen3next-fused; do
   same "$(dirname "$0")/../data/arch-golden-2/$model.gguf" tp2
 done
 # Experts as products of their own, and more ranks than parts of a feed-forward.
 expect 0 logits -m "$T/gpt-oss.gguf" -C batch_invariant=on,compile=off --ids "$IDS" --out "$T/one"
 expect 0 logits -m "$T/gpt-oss.gguf" -C batch_invariant=on,compile=off,parallel=tp4 --ids "$IDS" --out "$T/several" &&
   { cmp -s "$T/one" "$T/several" || fail "tp4 with compile=off: other logits"; }
-# What only stages can divide: latent attention, states.
-for arch in deepseek2 granitehybrid lfm2; do
-  expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" pp2
-done
 for format in f32 q4_K int8; do
   expect 0 synth --arch llama --shape tiny -R $format "$T/of.gguf" && same "$T/of.gguf" tp2
 done
@@ -149,8 +146,7 @@ expect 4 logits -C parallel=two --ids 1 --out "$T/x" && says err 'tpN'
 expect 4 logits -C parallel=tp2,device=opencl:0 --ids 1 --out "$T/x" && says err 'CPU'
 expect 4 logits -C parallel=tp2,affinity=compact --ids 1 --out "$T/x" && says err 'affinity'
 expect 4 logits -C hosts="$T/h" --ids 1 --out "$T/x" && says err 'parallel'
-expect 0 synth --arch granitehybrid --shape tiny -R q8_0 "$T/state.gguf"
-expect 4 logits -m "$T/state.gguf" -C parallel=tp2 --ids 1 --out "$T/x" && says err 'state'
+expect 4 logits -m "$(dirname "$0")/../data/arch-golden-2/gemma4-ple.gguf" -C parallel=pp2 --ids 1 --out "$T/x" && says err 'share keys'
 expect 4 logits -C parallel=pp64 --ids 1 --out "$T/x" && says err 'layers'
 expect 4 logits -C parallel=dp2 --ids 1 --out "$T/x" && says err 'sequences'
 expect 4 logits -C parallel=cp2 --ids 1 --out "$T/x" && says err 'cpN'
