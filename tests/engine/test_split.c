@@ -81,12 +81,34 @@ static void rows_are_divided(void **state)
         int heads, kv, ff, tp;
     } CASES[] = { { 8, 8, 172, 2 }, { 9, 3, 1536, 2 }, { 9, 3, 1536, 3 },
                   { 8, 2, 64, 4 },  { 8, 1, 200, 8 },  { 6, 6, 10, 5 } };
-    static const enum slot SLOTS[] = { SLOT_Q, SLOT_ATTN_OUT, SLOT_GATE, SLOT_UP, SLOT_DOWN, SLOT_OUTPUT };
+    static const enum slot SLOTS[] = { SLOT_Q,
+                                       SLOT_ATTN_OUT,
+                                       SLOT_GATE,
+                                       SLOT_UP,
+                                       SLOT_DOWN,
+                                       SLOT_OUTPUT,
+                                       SLOT_ROUTER,
+                                       SLOT_GATE_EXPERTS,
+                                       SLOT_GATE_UP_EXPERTS,
+                                       SLOT_DOWN_EXPERTS,
+                                       SLOT_UP_SHARED,
+                                       SLOT_DOWN_SHARED,
+                                       SLOT_LATENT_Q,
+                                       SLOT_LATENT_KV_B,
+                                       SLOT_STATE_IN,
+                                       SLOT_STATE_OUT,
+                                       SLOT_SHORT_IN };
     (void)state;
     for (size_t c = 0; c < COUNT_OF(CASES); c++)
         for (size_t i = 0; i < COUNT_OF(SLOTS); i++) {
-            const struct arch a = { .gate_in_up = SLOTS[i] == SLOT_UP };
-            const struct model_shape s = shape_of(CASES[c].heads, CASES[c].kv, CASES[c].ff);
+            const struct arch a = { .gate_in_up = SLOTS[i] == SLOT_UP, .query_gate = SLOTS[i] == SLOT_Q };
+            struct model_shape s = shape_of(CASES[c].heads, CASES[c].kv, CASES[c].ff);
+            s.experts = 24;
+            s.expert_ff = s.shared_ff = CASES[c].ff;
+            s.nope_dims = 4;
+            s.rope_dims = 2;
+            s.latent_v_dims = 3;
+            s.state = (struct state_shape){ .taps = 4, .heads = 5, .value_dim = 6, .channels = 70 };
             const int layer = SLOTS[i] < SLOT_GLOBAL_COUNT ? -1 : 0;
             const int64_t rows = arch_layer_dim(ARCH_SLOTS[SLOTS[i]].rows, &a, &s, layer);
             int *count = calloc((size_t)rows, sizeof *count);
