@@ -14,6 +14,7 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_bench_grid.h"
+#include "tui/cli/command_bench_preset.h"
 #include "tui/cli/command_bench_profile.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
@@ -43,6 +44,10 @@ const struct cli_flag FLAGS_BENCH[] = {
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
       .help = "timed repetitions; default 5" },
     { .name = "--no-warmup", .help = "no untimed run before each workload" },
+    { .name = "--preset", .value = "NAME",
+      .help = "quick, main, all, or a folder of scenario files: configs with their workloads; goes on where an "
+              "earlier run of it was stopped" },
+    { .name = "--again", .help = "with --preset: also scenarios that earlier runs have measured" },
     { .name = "--profile",
       .help = "time, calls, bytes and operations of each operator of the passes of one workload (default "
               "pp512+tg128), and its share of the machine's limit" },
@@ -54,6 +59,8 @@ const struct cli_flag FLAGS_BENCH[] = {
 /* clang-format on */
 
 static const struct column BENCH_COLUMNS[] = {
+    { .name = "scenario" }, /* these two: of a preset */
+    { .name = "run", .kind = COLUMN_INT },
     { .name = "model", .title = "model" },
     { .name = "config", .title = "config" },
     { .name = "workload", .title = "workload" },
@@ -104,12 +111,8 @@ const struct document DOCUMENT_BENCH = {
     .schema = "qdyno.bench/1",
     .columns = BENCH_COLUMNS,
     .n_columns = COUNT_OF(BENCH_COLUMNS),
-    .members = "run machine beyond_trained_context labels.*",
+    .members = "run machine preset beyond_trained_context labels.*",
 };
-
-static const double LIMIT_SLACK = 1.05; /* the limits are measured within a few percent */
-static const double CONDITIONS_SLACK =
-    0.85; /* below this share, other programs on the host use memory or cores */
 
 struct bench {
     const struct cli_global *g;
@@ -483,65 +486,25 @@ static enum err_code bench_config(struct bench *b, struct err *why)
     return rc;
 }
 
-/* Notes what the rows together say: rates beyond a limit, a slower machine, answers not to rely on. */
-static void bench_note_rows(struct bench *b)
-{
-    bool random = false, unverified = false, beyond = false;
-    const char *unsteady = NULL;
-    double memory = 1, cores = 1;
-    for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
-        const json_t *row = json_array_get(b->table.rows, i);
-        random |= json_get_bool(row, "random_weights", false);
-        unverified |= json_get_bool(row, "answers_unverified", false);
-        if (json_get_str(row, "unsteady", NULL)) unsteady = json_get_str(row, "unsteady", NULL);
-        memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
-        cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
-        beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
-                  json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
-    }
-    if (!b->ceilings_known)
-        table_note(&b->table, "for shares of the machine's limits run `qdyno detect --probe` once");
-    if (beyond)
-        table_note(
-            &b->table,
-            "a rate is above the machine's limit: the weights fit in a cache, or the limit was measured "
-            "while the machine was busy (repeat `qdyno detect --probe`)");
-    if (memory < CONDITIONS_SLACK)
-        table_note(
-            &b->table,
-            "memory delivered weights at %.0f %% of the speed during `qdyno detect --kernels`, so decoding was slower",
-            100 * memory);
-    if (cores < CONDITIONS_SLACK)
-        table_note(
-            &b->table,
-            "the cores computed at %.0f %% of the speed during `qdyno detect --kernels`: other programs ran "
-            "on them, or their clock was lower",
-            100 * cores);
-    if (unsteady)
-        table_note(&b->table,
-                   "times of requests are unknown where not all repetitions reached a steady state: %s",
-                   unsteady);
-    if (b->without_text)
-        table_note(&b->table,
-                   "no text can be given to this model, because its tokenizer is missing or not supported "
-                   "(`qdyno tokenize -p x` says why); speed does not depend on it");
-    cli_note_cautions(&b->table, random, unverified);
-}
-
-static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
+/* Completes the table and ends the run. */
+static enum err_code bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
     progress_clear(&b->progress);
-    const bool some = json_array_size(b->table.rows) > 0;
     if (b->run.row.id) {
         json_put_int(b->table.extra, "run", b->run.row.id);
         table_note(&b->table, "run %lld; to print it again: qdyno show %lld", (long long)b->run.row.id,
                    (long long)b->run.row.id);
     }
-    bench_note_rows(b);
+    bench_note_rows(&b->table, b->ceilings_known, b->without_text);
     json_put_str(b->table.extra, "machine", b->machine.id);
     trained_context_put(b->table.extra, &b->trained);
     json_put(b->table.extra, "labels", cli_labels_json(&b->labels));
-    rc = cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
+    return cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
+}
+
+static int bench_print(struct bench *b, enum err_code rc, const struct err *why)
+{
+    const bool some = json_array_size(b->table.rows) > 0;
     const struct summary summary = { .effect = { NAN, NAN, NAN },
                                      .exit_status = rc ? exit_status_of(rc) : EXIT_DONE,
                                      .run = b->run.row.id };
@@ -552,30 +515,62 @@ static int bench_finish(struct bench *b, enum err_code rc, struct err *why)
     return b->ok ? EXIT_DONE : cli_fail(b->a, &b->first);
 }
 
-int command_bench(const struct cli_global *g, const struct cli_args *a)
+static struct bench *bench_new(const struct cli_global *g, const struct cli_args *a)
 {
-    struct err why = { 0 };
-    if (bench_profile_check(a, &why)) return cli_fail(a, &why);
-    if (args_has(a, "--profile")) return bench_profile(g, a);
     struct bench *b = calloc(1, sizeof *b);
-    if (!b) return cli_fail_memory(a);
+    if (!b) return NULL;
     b->g = g;
     b->a = a;
     table_init(&b->table, &DOCUMENT_BENCH);
     progress_init(&b->progress, g);
-    enum err_code rc = bench_init(b, &why);
-    if (!rc) rc = cli_machine(g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, &why);
-    if (!rc) rc = cli_sampler(&b->sampler, a, &why);
-    if (!rc) rc = cli_labels(&b->labels, a, &why);
-    if (!rc) rc = db_open(&b->db, g->db_path, &why);
-    if (!rc) cli_wait_quiet(g, a, b->sampler);
-    for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = bench_config(b, &why);
-    int status = bench_finish(b, rc, &why);
+    return b;
+}
+
+static void bench_free(struct bench *b)
+{
     sampler_stop(b->sampler);
     run_close(&b->run);
     db_close(b->db);
     table_done(&b->table);
     free(b->configs);
     free(b);
+}
+
+/* Measures everything, as one stored run. */
+static enum err_code bench_all(struct bench *b, struct err *why)
+{
+    enum err_code rc = bench_init(b, why);
+    if (!rc) rc = cli_machine(b->g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, why);
+    if (!rc) rc = cli_sampler(&b->sampler, b->a, why);
+    if (!rc) rc = cli_labels(&b->labels, b->a, why);
+    if (!rc) rc = db_open(&b->db, b->g->db_path, why);
+    if (!rc) cli_wait_quiet(b->g, b->a, b->sampler);
+    for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = bench_config(b, why);
+    return bench_finish(b, rc, why);
+}
+
+enum err_code bench_measure(json_t **document, const struct cli_global *g, const struct cli_args *a,
+                            struct err *why)
+{
+    struct bench *b = bench_new(g, a);
+    *document = NULL;
+    if (!b) return err_set(why, ERR_NOMEM, "out of memory");
+    const enum err_code rc = bench_all(b, why);
+    if (!rc) *document = table_document(&b->table);
+    bench_free(b);
+    return rc;
+}
+
+int command_bench(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    if (bench_profile_check(a, &why) || bench_preset_check(a, &why)) return cli_fail(a, &why);
+    if (args_has(a, "--profile")) return bench_profile(g, a);
+    if (args_has(a, "--preset")) return bench_preset(g, a);
+    struct bench *b = bench_new(g, a);
+    if (!b) return cli_fail_memory(a);
+    const enum err_code rc = bench_all(b, &why);
+    const int status = bench_print(b, rc, &why);
+    bench_free(b);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "advisor/run/run.h"
 #include "engine/config/config.h"
 #include "tui/cli/cli.h"
+#include "tui/cli/lib/output.h"
 
 enum { WORKLOADS_MAX = 256 };
 
@@ -25,6 +26,9 @@ enum err_code bench_grid_init(struct bench_grid *g, const struct cli_args *a, st
  * `what` describes the cells. Errors: those of the cells; ERR_USAGE: no rate does. */
 enum err_code bench_find_rate(struct workload *w, struct run *run, const struct run_cell *what,
                               const struct config *config, struct err *why);
+/* command_bench_notes.c: notes what the rows together say: rates beyond a limit, a slower machine, answers
+ * not to rely on. without_text: the model's tokenizer is missing. */
+void bench_note_rows(struct table *t, bool ceilings_known, bool without_text);
 /* The columns of loads that are not metrics. */
 void bench_put_load(json_t *row, const struct tally_totals *all, const struct workload *w);
 

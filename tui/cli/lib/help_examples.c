@@ -27,7 +27,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "bench", "bench -m model.gguf", "prompt and decode rate as the file is" },
     { "bench", "bench -m model.gguf -C f16 -C q8_0 -C q4_K", "of three formats" },
     { "bench", "bench -m model.gguf -w pp512+tg64 --profile", "the time of each operator" },
-    { "bench", "bench -m model.gguf -w load:concurrency=8,requests=200,in=128,out=64", "serving 8 clients" },
+    { "bench", "bench -m model.gguf --preset main", "formats, caches, batches and a server, one table" },
     { "eval", "eval -m model.gguf -f text.txt", "perplexity on a text" },
     { "eval", "eval -m model.gguf -f text.txt -C q4_K --ref default", "and the loss against the file" },
     { "eval", "eval -m model.gguf --task questions.jsonl -C q4_K --ref default", "right answers to questions with choices" },

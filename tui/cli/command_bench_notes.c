@@ -1,0 +1,50 @@
+/* The notes below the table of `qdyno bench`. */
+#include <math.h>
+
+#include "telemetry/metrics/metrics.h"
+#include "tui/cli/command_bench_grid.h"
+#include "tui/cli/lib/lib.h"
+
+static const double LIMIT_SLACK = 1.05; /* the limits are measured within a few percent */
+static const double CONDITIONS_SLACK =
+    0.85; /* below this share, other programs on the host use memory or cores */
+
+void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
+{
+    bool random = false, unverified = false, beyond = false;
+    const char *unsteady = NULL;
+    double memory = 1, cores = 1;
+    for (size_t i = 0; i < json_array_size(t->rows); i++) {
+        const json_t *row = json_array_get(t->rows, i);
+        random |= json_get_bool(row, "random_weights", false);
+        unverified |= json_get_bool(row, "answers_unverified", false);
+        if (json_get_str(row, "unsteady", NULL)) unsteady = json_get_str(row, "unsteady", NULL);
+        memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
+        cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
+        beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
+                  json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
+    }
+    if (!ceilings_known) table_note(t, "for shares of the machine's limits run `qdyno detect --probe` once");
+    if (beyond)
+        table_note(
+            t, "a rate is above the machine's limit: the weights fit in a cache, or the limit was measured "
+               "while the machine was busy (repeat `qdyno detect --probe`)");
+    if (memory < CONDITIONS_SLACK)
+        table_note(
+            t,
+            "memory delivered weights at %.0f %% of the speed during `qdyno detect --kernels`, so decoding was slower",
+            100 * memory);
+    if (cores < CONDITIONS_SLACK)
+        table_note(
+            t,
+            "the cores computed at %.0f %% of the speed during `qdyno detect --kernels`: other programs ran "
+            "on them, or their clock was lower",
+            100 * cores);
+    if (unsteady)
+        table_note(t, "times of requests are unknown where not all repetitions reached a steady state: %s",
+                   unsteady);
+    if (without_text)
+        table_note(t, "no text can be given to this model, because its tokenizer is missing or not supported "
+                      "(`qdyno tokenize -p x` says why); speed does not depend on it");
+    cli_note_cautions(t, random, unverified);
+}
