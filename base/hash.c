@@ -1,6 +1,7 @@
 #include "base/hash.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,11 @@
 #include "base/base.h"
 
 enum { PIECE = 1 << 20 };
+
+void hash_outlive_exit(void)
+{
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
 
 static void write_hex(const unsigned char digest[32], char hex[HASH_HEX])
 {

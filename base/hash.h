@@ -11,6 +11,10 @@
 
 enum { HASH_HEX = 65 }; /* 64 hex digits and the terminator */
 
+/* Call before the first hash in a program whose threads may hash while it ends: OpenSSL would otherwise
+ * release at exit what they use. */
+void hash_outlive_exit(void);
+
 void hash_bytes(const void *data, size_t n, char hex[HASH_HEX]);
 
 /* SplitMix64 (Steele, Lea, Flood 2014): hash_mix is its finishing step, HASH_STEP the increment of its
