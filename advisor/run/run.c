@@ -275,6 +275,16 @@ void run_measure_end(struct run *r, struct measured_cell *c)
     cell_clock_stop(c, r->sampler, r->window, &r->samples);
 }
 
+/* What the caller wants to keep of a cell, or all that its process answered; in both, the figures of ranks.
+ */
+static void put_echo(char *buf, size_t size, const json_t *echo, const json_t *answer)
+{
+    json_t *kept = json_copy((json_t *)(echo ? echo : answer)), *ranks = json_object_get(answer, "ranks");
+    if (kept && ranks) json_object_set(kept, "ranks", ranks);
+    if (kept) run_echo_text(buf, size, kept);
+    json_decref(kept);
+}
+
 enum err_code run_store(struct run *r, const struct run_place *p, const struct measured_cell *c,
                         struct err *why)
 {
@@ -282,8 +292,7 @@ enum err_code run_store(struct run *r, const struct run_place *p, const struct m
     snprintf(row.phase, sizeof row.phase, "%s", p->phase);
     snprintf(row.config, sizeof row.config, "%s", p->config);
     snprintf(row.error, sizeof row.error, "%s", c->failure.code ? c->failure.message : "");
-    const json_t *echo = p->echo ? p->echo : c->answer;
-    if (echo) run_echo_text(row.worker_json, sizeof row.worker_json, echo);
+    put_echo(row.worker_json, sizeof row.worker_json, p->echo, c->answer);
     const int stored = cell_thin(r->window, r->samples, c->begun_ns, r->stored);
     return cell_insert(r->db, &row, c, r->stored, stored, why);
 }

@@ -124,6 +124,13 @@ expect 0 bench -C default -C parallel=tp2 -p 16 -n 8 -r 1 -o json &&
 expect 0 bench -C parallel=tp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 0 bench -C parallel=pp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 4 bench -C parallel=dp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err replicas
+"$QDYNO" ab default parallel=tp2 -w tg4 --control 0 --warmup 1 --max-blocks 6 --budget 30s -o json >"$T/out" 2>"$T/err"
+[ $? -le 3 ] && [ -n "$PYTHON" ] && { python3 - "$XDG_DATA_HOME/qdyno/qdyno.db" <<'PY' || fail "cells of an A/B have no figures of ranks"; }
+import json, sqlite3, sys
+rows = sqlite3.connect(sys.argv[1]).execute("select config, worker_json from cell where run_id = (select max(id) from run)").fetchall()
+ranks = [json.loads(w).get("ranks") for c, w in rows if "tp2" in c]
+sys.exit(0 if ranks and all(len(r) == 2 and all(x["plan_bytes"] > 0 for x in r) for r in ranks) else 1)
+PY
 none_left bench
 
 echo "plans and predictions"
