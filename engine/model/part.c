@@ -244,13 +244,32 @@ int64_t pass_stream_offset(const struct pass *p)
     return model_is_part(p->m) ? split_cut(p->m->shape.embd, SPLIT_ROWS, part->tp, part->tp_rank) : 0;
 }
 
+/* Outputs of a matrix with so many rows, of which each rank has computed its part in place. */
+static void exchange_rows(const struct pass *p, float *x, int64_t stride, int64_t rows,
+                          const struct format *as)
+{
+    const struct part *part = &p->m->session.part;
+    struct columns c = { NULL, stride, x, stride, as, { 0 } };
+    for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(rows, SPLIT_ROWS, part->tp, i);
+    c.mine = x + c.cut[part->tp_rank];
+    exchange_columns(p->m, &c, p->n);
+}
+
+void pass_exchange_rows(const struct pass *p, float *x, int64_t stride, int64_t rows)
+{
+    exchange_rows(p, x, stride, rows, p->m->session.exchange);
+}
+
 void pass_exchange_stream(const struct pass *p, float *x, int64_t stride)
 {
-    const int64_t embd = p->m->shape.embd;
-    const int tp = p->m->session.part.tp;
-    struct columns c = { x + pass_stream_offset(p), stride, x, stride, p->m->session.exchange, { 0 } };
-    for (int i = 0; i <= tp; i++) c.cut[i] = split_cut(embd, SPLIT_ROWS, tp, i);
-    exchange_columns(p->m, &c, p->n);
+    pass_exchange_rows(p, x, stride, p->m->shape.embd);
+}
+
+void pass_exchange_scores(const struct pass *p)
+{
+    const int64_t experts = p->m->shape.experts;
+    exchange_rows(p, p->b.router, experts, experts,
+                  &FORMATS[FORMAT_F32]); /* a rounded score could choose another expert */
 }
 
 void pass_exchange_attention(const struct pass *p, const struct layer *l)
@@ -271,15 +290,6 @@ void pass_exchange_ff(const struct pass *p, const float *x, int64_t stride, int 
     exchange_columns(p->m, &c, n);
 }
 
-void pass_exchange_rows(const struct pass *p, float *x, int64_t stride, int64_t rows)
-{
-    const struct part *part = &p->m->session.part;
-    struct columns c = { NULL, stride, x, stride, p->m->session.exchange, { 0 } };
-    for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(rows, SPLIT_ROWS, part->tp, i);
-    c.mine = x + c.cut[part->tp_rank];
-    exchange_columns(p->m, &c, p->n);
-}
-
 struct all_heads pass_exchange_heads(const struct pass *p, const struct layer *l, const float *x, bool keys)
 {
     const struct exchange *e = &p->m->exchange;
@@ -294,17 +304,6 @@ struct all_heads pass_exchange_heads(const struct pass *p, const struct layer *l
     c.cut[tp] = cols;
     exchange_columns(p->m, &c, p->n);
     return (struct all_heads){ e->ff, cols, c.cut[rank], c.cut[rank + 1] - c.cut[rank] };
-}
-
-/* Always as f32: a rounded score could choose another expert. */
-void pass_exchange_scores(const struct pass *p)
-{
-    const struct part *part = &p->m->session.part;
-    const int64_t experts = p->m->shape.experts;
-    struct columns c = { NULL, experts, p->b.router, experts, &FORMATS[FORMAT_F32], { 0 } };
-    for (int i = 0; i <= part->tp; i++) c.cut[i] = split_cut(experts, SPLIT_ROWS, part->tp, i);
-    c.mine = p->b.router + c.cut[part->tp_rank];
-    exchange_columns(p->m, &c, p->n);
 }
 
 void pass_exchange_logits(const struct pass *p, int n)
