@@ -169,13 +169,14 @@ struct backend_work session_work(const struct model_session *e, const struct mod
 {
     const int64_t heads = MAX(MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)),
                               MAX(MAX(s->q_lora, s->kv_lora), arch_dim(DIM_STATE_INNER, a, s)));
-    return (
-        struct backend_work){ .rows = e->batch,
-                              .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
-                              .head_dim = MAX(s->head_dim_k, s->head_dim_v),
-                              .heads = split_first_heads(&e->part, s).heads,
-                              .context = e->ctx,
-                              .pairs = (int64_t)e->batch * s->experts_used };
+    return (struct backend_work){
+        .rows = e->batch,
+        .cols = MAX(MAX(s->embd, heads), MAX(s->ff, MAX(s->expert_ff, s->shared_ff))),
+        .head_dim = MAX(s->head_dim_k, s->head_dim_v),
+        .heads = split_first_heads(&e->part, s).heads,
+        .context = e->ctx,
+        .pairs = (int64_t)e->batch * s->experts_used,
+    };
 }
 
 static int64_t round_up(int64_t n, int64_t to)

@@ -4,8 +4,8 @@
  * process, with the order of sums that a single process has. So the bits are the same, and processes exchange
  * activations, never partial sums. Queries, keys and values are divided by heads, and a process has the KV
  * cache of its heads only. Of experts every process has some rows of each, so all of them have the same work
- * whichever experts are chosen. Layers that keep a state
- * divide their matrices; the state itself is everywhere. Pipelines (pp) divide the layers. */
+ * whichever experts are chosen. Layers that keep a state divide their matrices; every process has the
+ * state itself. Pipelines (pp) divide the layers. */
 #ifndef QDYNO_ENGINE_SPLIT_H
 #define QDYNO_ENGINE_SPLIT_H
 
