@@ -314,7 +314,7 @@ struct exchange_sizes exchange_sizes(const struct part *p, const struct model_sh
         const int64_t experts = MAX((int64_t)s->experts_used * s->expert_ff, s->shared_ff),
                       heads = a->qk_norm == QK_NORM_ROW ? arch_dim(DIM_Q, a, s) : 0,
                       ff = MAX(MAX(s->ff, experts), heads);
-        /* inputs of states are as wide as queries, keys and values, or wider */
+        /* w.qkv and w.latent also have room for the inputs of states */
         const int64_t mixer = MAX(w.attn, MAX(w.qkv, w.latent)),
                       others = MAX(MAX(s->embd, s->experts), s->vocab), widest = MAX(MAX(mixer, ff), others);
         const int64_t floats = MAX(widest, MIN((int64_t)PIECE_FLOATS, widest * batch)); /* at least one row */
