@@ -285,22 +285,26 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
     }
     pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, (int64_t)s->heads * l->kv.k_dim,
                           l->kv.k_dim);
-    operator_attention(p, &(struct attention){ .kv = &l->kv,
-                                               .q = q,
-                                               .q_stride = m->widths.qkv,
-                                               .n = p->n,
-                                               .heads = s->heads,
-                                               .pos = m->lists.pos,
-                                               .seq = m->lists.seq,
-                                               .tables = (const int32_t *const *)m->cache.tables,
-                                               .scale = m->hyper.attn_scale,
-                                               .softcap = m->hyper.attn_softcap,
-                                               .window = l->window,
-                                               .chunk = l->rotates ? a->chunk : 0,
-                                               .sinks = layer_slot(l, SLOT_SINKS)->v,
-                                               .weight_format = layer_query_matrix(l)->w.format,
-                                               .y = y,
-                                               .y_stride = stride });
+    const struct attention o = { .kv = &l->kv,
+                                 .q = q,
+                                 .q_stride = m->widths.qkv,
+                                 .n = p->n,
+                                 .heads = s->heads,
+                                 .pos = m->lists.pos,
+                                 .seq = m->lists.seq,
+                                 .tables = (const int32_t *const *)m->cache.tables,
+                                 .scale = m->hyper.attn_scale,
+                                 .softcap = m->hyper.attn_softcap,
+                                 .window = l->window,
+                                 .chunk = l->rotates ? a->chunk : 0,
+                                 .sinks = layer_slot(l, SLOT_SINKS)->v,
+                                 .weight_format = layer_query_matrix(l)->w.format,
+                                 .y = y,
+                                 .y_stride = stride };
+    if (m->context.out)
+        pass_run_shared_attention(p, o);
+    else
+        operator_attention(p, &o);
     pass_rotate_for_cache(p, m->session.v_rotated, y, stride, (int64_t)s->heads * l->kv.v_dim,
                           l->kv.v_in_k ? l->kv.k_dim : l->kv.v_dim);
     if (a->latent) pass_expand_latent(p, l);

@@ -466,7 +466,7 @@ static void pass_list_row(struct pass *p, int i, const struct batch_row *row)
     m->lists.ids[i] = row->token;
     m->lists.pos[i] = row->pos;
     m->lists.seq[i] = row->seq;
-    m->lists.slots[i] = kv_slot(&m->cache, row->seq, row->pos);
+    m->lists.slots[i] = pass_slot(m, row->seq, row->pos);
     if (row->logits) m->lists.wanted[p->wanted++] = i;
 }
 

@@ -54,6 +54,11 @@ void pass_gather_wanted(const struct pass *p, const float *from, float *to, int6
 void pass_project_qkv(const struct pass *p, const struct layer *l, const float *h);
 void pass_run_attention(const struct pass *p, const struct layer *l);
 
+/* context.c, for a rank that has a part of the positions: where the KV cache has a position; negative:
+ * another rank has it. Attention to all positions -> o->y, on every rank. */
+int32_t pass_slot(const struct model *m, int seq, int pos);
+void pass_run_shared_attention(const struct pass *p, struct attention o);
+
 /* part.c, for a rank that has some layers: x and the second embedding, from the stage before and to the next.
  */
 void pass_receive(const struct pass *p);
