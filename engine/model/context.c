@@ -2,7 +2,11 @@
  * rank computes, for all rows, attention to its own positions: a sum of values, with the largest score and
  * the total weight. The ranks exchange these, and each merges all of them in the order of positions. With
  * batch_invariant one for each block of positions travels, and the merged results have the bits of a single
- * process; otherwise each rank merges its own first, so that one for each head travels. */
+ * process; otherwise each rank merges its own first, so that one for each head travels.
+ *
+ * Of a long batch, a prompt, each rank computes some rows: their matrix products, queries, keys and values.
+ * These three go to all ranks, results of attention back to the rank that has the row. Models with layers
+ * that keep a state need all rows in order, so there, as for short batches, every rank computes all rows. */
 #include "engine/model/pass.h"
 
 #include <math.h>
@@ -32,7 +36,7 @@ enum err_code model_context_begin(struct model *m, struct err *why)
 {
     const struct part *p = &m->session.part;
     struct context_exchange *x = &m->context;
-    const struct share_sizes sizes = share_sizes(&m->session, &m->shape);
+    const struct share_sizes sizes = share_sizes(&m->session, &m->shape, m->hyper.arch);
     if (!sizes.out) return ERR_OK;
     x->floats = sizes.out;
     x->out = malloc((size_t)sizes.out * sizeof(float));
@@ -40,6 +44,8 @@ enum err_code model_context_begin(struct model *m, struct err *why)
     x->receive = malloc((size_t)sizes.receive * sizeof(float));
     if (!x->out || !x->send || !x->receive)
         return err_set(why, ERR_NOMEM, "out of memory for exchanges between ranks");
+    if (sizes.rows && !(x->rows = malloc((size_t)sizes.rows * sizeof(float))))
+        return err_set(why, ERR_NOMEM, "out of memory for %d rows of all ranks", m->session.batch);
     if (!make_tables(m)) return err_set(why, ERR_NOMEM, "out of memory for the block tables of a KV cache");
     const int rank = rank_place(m->rank)->rank;
     x->group = rank_module(m->rank)->split(rank / (p->tp * p->cp) * p->tp + p->tp_rank, rank);
@@ -51,6 +57,7 @@ void model_context_free(struct model *m)
     free(m->context.out);
     free(m->context.send);
     free(m->context.receive);
+    free(m->context.rows);
     free(m->context.tables);
     free(m->context.table_memory);
 }
@@ -122,8 +129,8 @@ static void pack(const struct model *m, const struct attention *o, int n, struct
     }
 }
 
-/* Exchange results for n rows, and merge them -> o->y. */
-static void merge(const struct model *m, const struct attention *o, int n, struct blocks all)
+/* Exchange results for n rows, and merge them -> o->y; on rank `owner` only, or on all of them (-1). */
+static void merge(const struct model *m, const struct attention *o, int n, struct blocks all, int owner)
 {
     const struct context_exchange *x = &m->context;
     const bool each = m->session.backend.batch_invariant;
@@ -136,7 +143,12 @@ static void merge(const struct model *m, const struct attention *o, int n, struc
         sum += bytes[r] = n * o->heads * (of[r].end - of[r].from) * step * (int)sizeof(float);
     }
     const struct blocks order = each ? all : (struct blocks){ 0, ranks };
-    rank_all_gather(m->rank, x->group, x->send, bytes[m->session.part.cp_rank], x->receive, bytes, at);
+    const int rank = m->session.part.cp_rank;
+    if (owner < 0)
+        rank_all_gather(m->rank, x->group, x->send, bytes[rank], x->receive, bytes, at);
+    else
+        rank_gather(m->rank, x->group, owner, x->send, bytes[rank], x->receive, bytes, at, owner == rank);
+    if (owner >= 0 && owner != rank) return;
     for (int64_t i = 0; i < (int64_t)n * o->heads; i++) {
         struct attention_sum total = { -INFINITY, 0 };
         float *y = o->y + i / o->heads * o->y_stride + i % o->heads * v_dim;
@@ -150,19 +162,17 @@ static void merge(const struct model *m, const struct attention *o, int n, struc
     }
 }
 
-void pass_run_shared_attention(const struct pass *p, struct attention o)
+/* Rows [from, to) of a call, whose results go to o.y; owner: as for merge. */
+static void attend(const struct pass *p, struct attention o, int from, int to, int owner)
 {
     const struct model *m = p->m;
     const struct part *part = &m->session.part;
-    const struct attention whole = o;
-    o.tables = (const int32_t *const *)m->context.tables;
-    for (int row = 0, n; row < whole.n; row += n) {
+    o.q += from * o.q_stride;
+    o.pos += from;
+    o.seq += from;
+    for (int left = to - from, n; left > 0; left -= n) {
         struct blocks all;
-        o.q = whole.q + row * whole.q_stride;
-        o.y = whole.y + row * whole.y_stride;
-        o.pos = whole.pos + row;
-        o.seq = whole.seq + row;
-        o.n = whole.n - row;
+        o.n = left;
         o.n = n = choose_rows(m, &o, &all);
         const struct blocks own = blocks_of(all, part->cp, part->cp_rank);
         const struct attention_share share = { part->cp, part->cp_rank, own.from, own.end - own.from,
@@ -170,6 +180,80 @@ void pass_run_shared_attention(const struct pass *p, struct attention o)
         o.share = &share;
         if (share.blocks) operator_attention(p, &o);
         pack(m, &o, n, own);
-        merge(m, &o, n, all);
+        merge(m, &o, n, all, owner);
+        o.q += n * o.q_stride;
+        o.y += n * o.y_stride;
+        o.pos += n;
+        o.seq += n;
     }
+}
+
+/* ---------------------------------------------------------------- rows of long batches */
+
+enum { ROWS_LEAST = 16 }; /* of each rank: for fewer, matrices are read as long as rows are multiplied */
+
+static int first_row(const struct pass *p, int rank)
+{
+    return (int)split_cut(p->all, 1, p->m->session.part.cp, rank);
+}
+
+void pass_run_shared_attention(const struct pass *p, struct attention o)
+{
+    o.tables = (const int32_t *const *)p->m->context.tables;
+    if (!p->all) attend(p, o, 0, o.n, -1);
+    for (int r = 0; r < p->m->session.part.cp && p->all; r++)
+        attend(p, o, first_row(p, r), first_row(p, r + 1), r);
+}
+
+void pass_divide_rows(struct pass *p)
+{
+    struct model *m = p->m;
+    const int ranks = m->session.part.cp, rank = m->session.part.cp_rank;
+    if (!m->context.rows || p->n < ranks * ROWS_LEAST) return;
+    p->all = p->n;
+    const int from = first_row(p, rank);
+    p->n = first_row(p, rank + 1) - from;
+    m->context.all = m->lists;
+    m->lists.ids += from;
+    m->lists.pos += from;
+    m->lists.seq += from;
+    m->lists.slots += from;
+}
+
+float *pass_gather_rows(const struct pass *p, const float *x)
+{
+    const struct model *m = p->m;
+    const int ranks = m->session.part.cp, row_bytes = (int)(m->widths.qkv * (int64_t)sizeof *x);
+    int bytes[RANKS_MAX], at[RANKS_MAX];
+    for (int r = 0; r < ranks; r++) {
+        at[r] = first_row(p, r) * row_bytes;
+        bytes[r] = (first_row(p, r + 1) - first_row(p, r)) * row_bytes;
+    }
+    rank_all_gather(m->rank, m->context.group, x, p->n * row_bytes, m->context.rows, bytes, at);
+    return m->context.rows;
+}
+
+void pass_join_rows(struct pass *p)
+{
+    struct model *m = p->m;
+    const int64_t embd = m->shape.embd;
+    const int ranks = m->session.part.cp, rank = m->session.part.cp_rank,
+              row_bytes = (int)(embd * (int64_t)sizeof(float));
+    int bytes[RANKS_MAX], at[RANKS_MAX], own = 0, from = 0;
+    m->lists = m->context.all;
+    for (int r = 0, i = 0; r < ranks; r++) {
+        at[r] = i * row_bytes;
+        for (from = i; i < p->wanted && m->lists.wanted[i] < first_row(p, r + 1); i++)
+            if (r == rank) /* to the front, in ascending order */
+                memmove(p->b.x + own++ * embd, p->b.x + (m->lists.wanted[i] - first_row(p, r)) * embd,
+                        (size_t)row_bytes);
+        bytes[r] = (i - from) * row_bytes;
+    }
+    if (p->wanted && part_is_last(&m->session.part))
+        rank_all_gather(m->rank, m->context.group, p->b.x, own * row_bytes, p->b.h, bytes, at);
+    struct buffers b = p->b;
+    p->b.x = b.h;
+    p->b.h = b.x;
+    p->n = p->wanted;
+    p->all = 0;
 }

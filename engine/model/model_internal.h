@@ -134,6 +134,9 @@ struct context_exchange {
     float *out, *send, *receive; /* NULL: positions are not divided */
     int32_t **tables;            /* [sequences] blocks of the KV cache */
     int32_t *table_memory;
+    float *rows; /* [batch][widths.qkv] queries, keys and values of all ranks; NULL: a batch is never
+                    divided by rows */
+    struct batch_lists all; /* of a batch that is divided by rows */
 };
 
 struct model {

@@ -349,7 +349,8 @@ int64_t exchange_bytes(const struct exchange_sizes *z)
 
 enum { SHARE_FLOATS = 1 << 20 }; /* of results of attention that are exchanged at a time: 4 MB */
 
-struct share_sizes share_sizes(const struct model_session *e, const struct model_shape *s)
+struct share_sizes share_sizes(const struct model_session *e, const struct model_shape *s,
+                               const struct arch *a)
 {
     const struct part *p = &e->part;
     int64_t v_dim = 0;
@@ -359,11 +360,15 @@ struct share_sizes share_sizes(const struct model_session *e, const struct model
     const int64_t blocks = (e->ctx - 1) / SHARE_TOKENS / p->cp + 1,
                   row = split_first_heads(p, s).heads * blocks * attention_share_floats((int)v_dim),
                   floats = MAX(row, MIN(row * e->batch, (int64_t)SHARE_FLOATS));
-    /* what travels is never longer than what attention writes */
-    return (struct share_sizes){ .out = floats, .send = floats, .receive = p->cp * floats };
+    struct widths w;
+    widths_of(&w, s, a, e->batch);
+    return (struct share_sizes){ .out = floats,
+                                 .send = floats, /* what travels is never longer than what attention writes */
+                                 .receive = p->cp * floats,
+                                 .rows = s->state.taps ? 0 : w.qkv * e->batch };
 }
 
 int64_t share_bytes(const struct share_sizes *z)
 {
-    return vector_bytes(z->out) + vector_bytes(z->send) + vector_bytes(z->receive);
+    return vector_bytes(z->out) + vector_bytes(z->send) + vector_bytes(z->receive) + vector_bytes(z->rows);
 }

@@ -127,9 +127,11 @@ static inline struct attention_share part_share(const struct part *p)
  * positions for some rows, the same to be sent, and those of all processes. */
 struct share_sizes {
     int64_t out, send, receive; /* 0: positions are not divided */
+    int64_t rows; /* queries, keys and values of all rows of a batch; 0: rows are never divided */
 };
 struct model_session;
-struct share_sizes share_sizes(const struct model_session *e, const struct model_shape *s);
+struct share_sizes share_sizes(const struct model_session *e, const struct model_shape *s,
+                               const struct arch *a);
 int64_t share_bytes(const struct share_sizes *z); /* their sum, as allocated */
 
 #endif
