@@ -98,8 +98,8 @@ enum err_code parallel_check(const struct config *c, struct err *why)
     const bool hosts = *config_text(c, KNOB_HOSTS);
     if (p.tp * p.pp == 1 && config_choice(c, KNOB_EXCHANGE))
         return err_set(why, ERR_USAGE,
-                       "exchange=%s is the format of activations that processes exchange, and parallel=%s "
-                       "exchanges none: expected tpN or ppN, or exchange=f32",
+                       "exchange=%s is the format of activations that processes of tpN and ppN exchange, and "
+                       "parallel=%s has none of these: expected tpN or ppN, or exchange=f32",
                        config_text(c, KNOB_EXCHANGE), config_text(c, KNOB_PARALLEL));
     if (parallel_ranks(&p) == 1)
         return hosts ? err_set(why, ERR_USAGE,
