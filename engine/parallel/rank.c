@@ -22,6 +22,12 @@ enum { TAG_COMMAND = 1, TAG_DATA = 3, TAG_ALIVE = 4, TAG_DONE = 5, MESSAGE_MAX =
 enum { SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
 enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
 
+/* The shortest all-gather of one size so far. */
+struct fastest {
+    int64_t bytes, ns;
+};
+enum { SIZES = 61 }; /* a prime: sizes are multiples of powers of two, and few different ones occur */
+
 /* The module needs it, but is not linked to it. */
 #ifdef QDYNO_MPI_LIBRARY
 static const char MPI_LIBRARY[] = QDYNO_MPI_LIBRARY;
@@ -38,7 +44,9 @@ struct rank {
     int fd; /* of rank 0: the leader; -1 */
     struct str payload;
     int64_t alive_ns;
-    int64_t exchange_ns, exchanged_bytes;
+    int64_t exchange_ns, exchanged_bytes, wait_ns;
+    int64_t work_ns, pass_began_ns; /* pass_began_ns 0: no pass runs */
+    struct fastest fastest[SIZES];
 };
 
 const struct rank_place *rank_place(const struct rank *r)
@@ -200,6 +208,7 @@ bool rank_next(struct rank *r, struct rank_command *out)
         if (f.bytes) r->module->receive(0, TAG_COMMAND, r->payload.data, (int)f.bytes);
     }
     r->alive_ns = clock_ns();
+    r->pass_began_ns = f.what == RANK_OP_FORWARD || f.what == RANK_OP_TRAIN_STEP ? r->alive_ns : 0;
     *out = (struct rank_command){ (enum rank_op)f.what, r->payload.data, (size_t)f.bytes };
     return there;
 }
@@ -232,6 +241,8 @@ static const struct report *collect_reports(struct rank *r, const struct report 
 void rank_answer(struct rank *r, const struct err *failed, const struct rank_bytes *payload, int count)
 {
     struct report mine = { .code = failed ? failed->code : ERR_OK }, all[RANKS_MAX];
+    if (r->pass_began_ns) r->work_ns += clock_ns() - r->pass_began_ns;
+    r->pass_began_ns = 0;
     if (failed) snprintf(mine.message, sizeof mine.message, "rank %d: %s", r->place.rank, failed->message);
     const struct report *first = collect_reports(r, &mine, all);
     if (r->place.rank) return;
@@ -248,14 +259,25 @@ void rank_answer(struct rank *r, const struct err *failed, const struct rank_byt
     for (int i = 0; i < count && there; i++) there = frame_write(r->fd, payload[i].data, payload[i].n);
 }
 
+/* The time of an all-gather of that size without waiting, as far as known (rank_waited). */
+static int64_t gather_without_waiting(struct rank *r, int64_t bytes, int64_t took_ns)
+{
+    struct fastest *f = &r->fastest[bytes % SIZES];
+    if (f->bytes != bytes || took_ns < f->ns) *f = (struct fastest){ bytes, took_ns };
+    return f->ns;
+}
+
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
                      const int *at)
 {
     const int64_t start = clock_ns();
     r->module->all_gather(group, mine, n, all, bytes, at);
-    r->exchange_ns += clock_ns() - start;
-    r->exchanged_bytes -= n;
-    for (int i = 0; i < r->module->group_size(group); i++) r->exchanged_bytes += bytes[i];
+    const int64_t took = clock_ns() - start;
+    int64_t total = 0;
+    for (int i = 0; i < r->module->group_size(group); i++) total += bytes[i];
+    r->exchange_ns += took;
+    r->wait_ns += took - gather_without_waiting(r, total, took);
+    r->exchanged_bytes += total - n;
 }
 
 /* Rank 0: pass signs of life of the others on. */
@@ -272,10 +294,12 @@ static void forward_alive(struct rank *r)
 /* Wait for a message, without the processor if another thread can use it. */
 static void wait_data(struct rank *r, int from, int tag)
 {
+    const int64_t start = clock_ns();
     while (!r->module->arrived(from, tag)) {
         if (r->place.rank == 0) forward_alive(r);
         sched_yield();
     }
+    r->wait_ns += clock_ns() - start;
 }
 
 void rank_send(struct rank *r, int to, const void *x, size_t n)
@@ -314,6 +338,16 @@ void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes)
 {
     *seconds = (double)r->exchange_ns * 1e-9;
     *bytes = r->exchanged_bytes;
+}
+
+double rank_worked(const struct rank *r)
+{
+    return (double)r->work_ns * 1e-9;
+}
+
+double rank_waited(const struct rank *r)
+{
+    return (double)r->wait_ns * 1e-9;
 }
 
 void rank_alive(struct rank *r)
