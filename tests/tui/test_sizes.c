@@ -56,15 +56,15 @@ static bool frame_is_whole(const struct grid *g, const struct rect *r)
 }
 
 /* The number of panes that are shown. */
-static int check_panes(const struct grid *g, const struct ui *u)
+static int check_panes(const struct grid *g, const struct snapshot *s, const struct ui *u)
 {
     const struct rect body = layout_frame(g->w, g->h).body;
     const struct hit *pane[16];
     int n = 0, shown = 0;
     for (int i = 0; i < g->hits; i++)
         if (g->hit[i].kind == HIT_PANE) pane[n++] = &g->hit[i];
-    if (n && n != pane_count(u->view))
-        fail_msg("view %d names %d panes and has %d", u->view, pane_count(u->view), n);
+    if (n && n != pane_count(u->view, s))
+        fail_msg("view %d names %d panes and has %d", u->view, pane_count(u->view, s), n);
     for (int i = 0; i < n; i++) {
         const struct rect *r = &pane[i]->at;
         if (r->w <= 0 || r->h <= 0) continue;
@@ -203,7 +203,7 @@ static void every_view(void **state)
             for (int view = 0; view < VIEW_COUNT; view++) {
                 const int turn = w / 5 + h + view;
                 struct ui u = { .view = (enum view)view, .zoomed = turn % 7 == 0 };
-                u.pane[view] = turn % (pane_count(u.view) + 1);
+                u.pane[view] = turn % (pane_count(u.view, shots[turn % COUNT_OF(shots)]) + 1);
                 frames_of_many += draw_size(all, shots[turn % COUNT_OF(shots)], &u, w, h,
                                             (enum glyph_level)(turn % 3)) > 1;
             }
