@@ -93,7 +93,7 @@ static int draw_size(struct cell *all, const struct snapshot *s, const struct ui
     view_draw(&g, s, u);
     check_cells(all, w, h);
     const bool covered = u->help || u->form.kind != FORM_CLOSED || u->page;
-    const int panes = covered || w < VIEW_MIN_W || h < VIEW_MIN_H ? 0 : check_panes(&g, u);
+    const int panes = covered || w < VIEW_MIN_W || h < VIEW_MIN_H ? 0 : check_panes(&g, s, u);
     CHECK_LT(g.hits, GRID_HITS); /* room for every place that can be clicked */
     for (int i = 0; i < g.hits; i++) {
         const struct rect *r = &g.hit[i].at;
@@ -193,10 +193,10 @@ static void every_view(void **state)
     (void)state;
     struct cell *all = malloc(sizeof *all * (MAX_W * MAX_H + 2 * GUARD));
     int frames_of_many = 0;
-    struct snapshot *shots[] = { fixture_load(),        fixture_server(), fixture_running(),
-                                 fixture_extreme(),     fixture_empty(),  fixture_arms(),
-                                 fixture_idle(),        fixture_tune(),   fixture_tune_won(),
-                                 fixture_tune_confirm() };
+    struct snapshot *shots[] = { fixture_load(),         fixture_server(), fixture_running(),
+                                 fixture_extreme(),      fixture_empty(),  fixture_arms(),
+                                 fixture_idle(),         fixture_tune(),   fixture_tune_won(),
+                                 fixture_tune_confirm(), fixture_ranks() };
     assert_non_null(all);
     for (int h = VIEW_MIN_H; h <= MAX_H; h++)
         for (int w = VIEW_MIN_W + h % 5; w <= MAX_W; w += 5) /* every width comes up within five rows */

@@ -75,7 +75,7 @@ static void ab_ranks(struct rect *effect, int ranks, struct rect *box)
         *box = rect_rows(all, all.h - rows, rows);
         return;
     }
-    const int w = MIN(MAX(all.w * 45 / 100, TABLE), MOST);
+    const int w = MIN(MAX(all.w * 48 / 100, TABLE), MOST);
     effect->w -= w;
     *box = (struct rect){ all.x + effect->w, all.y, w, all.h };
 }

@@ -24,7 +24,7 @@ struct columns {
  * time in which the rank was in no pass. */
 static void shares_of(const struct rank_usage *u, double longest_s, double share[SHARES])
 {
-    const double wait_s = fmin(u->wait_s, u->exchange_s);
+    const double wait_s = isnan(u->wait_s) ? NAN : fmin(u->wait_s, u->exchange_s);
     share[SHARE_COMPUTE] = rank_compute_s(u) / longest_s;
     share[SHARE_WAIT] = wait_s / longest_s;
     share[SHARE_EXCHANGE] = (u->exchange_s - wait_s) / longest_s;
