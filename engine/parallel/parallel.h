@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #include "base/base.h"
-#include "base/json.h"
 #include "engine/parallel/module.h"
 
 enum { RANKS_MAX = 64, RANK_HOST = 64 };
