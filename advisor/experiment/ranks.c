@@ -6,11 +6,8 @@
 
 bool arm_ranks_read(struct experiment_arm *a, const json_t *list)
 {
-    const size_t n = json_array_size(list);
-    if (!n) return false;
-    a->ranks = 0;
-    for (size_t i = 0; i < n && i < RANKS_MAX; i++)
-        a->ranks += rank_usage_from_json(&a->rank[a->ranks], json_array_get(list, i));
+    if (!json_array_size(list)) return false;
+    a->ranks = rank_usage_list(a->rank, list);
     return a->ranks > 0;
 }
 

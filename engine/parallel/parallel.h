@@ -64,8 +64,14 @@ bool rank_usage_from_json(struct rank_usage *out, const json_t *object);
 /* What was used since `before`: times and bytes of exchanges are differences, memory and host are those of
  * now. */
 struct rank_usage rank_usage_since(const struct rank_usage *now, const struct rank_usage *before);
-/* Seconds inside passes without exchanges, at least 0; NAN: unknown. */
-double rank_compute_s(const struct rank_usage *u);
+/* The objects of a list, without those that are none, and RANKS_MAX at most. Returns their number. */
+int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list);
+
+/* What a rank did with its time in passes. */
+enum rank_share { RANK_COMPUTE, RANK_WAIT, RANK_EXCHANGE, RANK_SHARES };
+/* The shares of rank `i` of n, of the longest time that one of them spent in passes; NAN: unknown. What is
+ * missing to 1 is time in which this rank was in no pass. */
+void rank_shares(double share[RANK_SHARES], const struct rank_usage *ranks, int n, int i);
 
 /* ---------------------------------------------------------------- the leader */
 
@@ -147,8 +153,8 @@ void rank_join(struct rank *r);
 void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes);
 /* Time inside passes and training steps so far, exchanges included. */
 double rank_worked(const struct rank *r);
-/* Time in exchanges so far that waited for other ranks. A message is waited for until it arrives. An
- * all-gather does not say when the last rank joined it: the fastest one of its size so far counts as the
+/* Time in exchanges so far that waited for other ranks. Receiving waits until the message arrives. Sending
+ * and all-gathers do not say when the other ranks joined: the fastest one of its size so far counts as the
  * exchange, and what others take longer as waiting. */
 double rank_waited(const struct rank *r);
 

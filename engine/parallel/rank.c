@@ -22,7 +22,8 @@ enum { TAG_COMMAND = 1, TAG_DATA = 3, TAG_ALIVE = 4, TAG_DONE = 5, MESSAGE_MAX =
 enum { SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
 enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
 
-/* The shortest all-gather of one size so far. */
+/* The shortest exchange of one kind and size so far. */
+enum exchange { EXCHANGE_GATHER, EXCHANGE_SEND, EXCHANGES };
 struct fastest {
     int64_t bytes, ns;
 };
@@ -46,7 +47,7 @@ struct rank {
     int64_t alive_ns;
     int64_t exchange_ns, exchanged_bytes, wait_ns;
     int64_t work_ns, pass_began_ns; /* pass_began_ns 0: no pass runs */
-    struct fastest fastest[SIZES];
+    struct fastest fastest[EXCHANGES][SIZES];
 };
 
 const struct rank_place *rank_place(const struct rank *r)
@@ -259,12 +260,16 @@ void rank_answer(struct rank *r, const struct err *failed, const struct rank_byt
     for (int i = 0; i < count && there; i++) there = frame_write(r->fd, payload[i].data, payload[i].n);
 }
 
-/* The time of an all-gather of that size without waiting, as far as known (rank_waited). */
-static int64_t gather_without_waiting(struct rank *r, int64_t bytes, int64_t took_ns)
+/* Counts an exchange that began at `start`; what it took longer than the fastest one was waiting
+ * (rank_waited).
+ */
+static void count_exchange(struct rank *r, enum exchange kind, int64_t bytes, int64_t start)
 {
-    struct fastest *f = &r->fastest[bytes % SIZES];
-    if (f->bytes != bytes || took_ns < f->ns) *f = (struct fastest){ bytes, took_ns };
-    return f->ns;
+    struct fastest *f = &r->fastest[kind][bytes % SIZES];
+    const int64_t took = clock_ns() - start;
+    if (f->bytes != bytes || took < f->ns) *f = (struct fastest){ bytes, took };
+    r->exchange_ns += took;
+    r->wait_ns += took - f->ns;
 }
 
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
@@ -272,11 +277,9 @@ void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *a
 {
     const int64_t start = clock_ns();
     r->module->all_gather(group, mine, n, all, bytes, at);
-    const int64_t took = clock_ns() - start;
     int64_t total = 0;
     for (int i = 0; i < r->module->group_size(group); i++) total += bytes[i];
-    r->exchange_ns += took;
-    r->wait_ns += took - gather_without_waiting(r, total, took);
+    count_exchange(r, EXCHANGE_GATHER, total, start);
     r->exchanged_bytes += total - n;
 }
 
@@ -307,7 +310,7 @@ void rank_send(struct rank *r, int to, const void *x, size_t n)
     const int64_t start = clock_ns();
     for (size_t at = 0; at < n; at += MESSAGE_MAX)
         r->module->send(to, TAG_DATA, (const char *)x + at, (int)MIN(n - at, (size_t)MESSAGE_MAX));
-    r->exchange_ns += clock_ns() - start;
+    count_exchange(r, EXCHANGE_SEND, (int64_t)n, start);
 }
 
 void rank_receive(struct rank *r, int from, void *x, size_t n)

@@ -51,10 +51,29 @@ struct rank_usage rank_usage_since(const struct rank_usage *now, const struct ra
     return u;
 }
 
-double rank_compute_s(const struct rank_usage *u)
+int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list)
 {
-    const double s = u->work_s - u->exchange_s;
-    return isnan(s) || s > 0 ? s : 0; /* exchanges before the first pass can exceed a short one */
+    int n = 0;
+    for (size_t i = 0; i < json_array_size(list) && n < RANKS_MAX; i++)
+        n += rank_usage_from_json(&out[n], json_array_get(list, i));
+    return n;
+}
+
+static double share_of(double seconds, double whole_s)
+{
+    return isnan(seconds) || !(whole_s > 0) ? NAN : fmin(fmax(seconds, 0) / whole_s, 1);
+}
+
+void rank_shares(double share[RANK_SHARES], const struct rank_usage *ranks, int n, int i)
+{
+    const struct rank_usage *u = &ranks[i];
+    double whole_s = NAN;
+    for (int k = 0; k < n; k++) whole_s = fmax(whole_s, ranks[k].work_s);
+    /* Exchanges outside of passes can exceed a short pass, and no share may be negative. */
+    const double wait_s = isnan(u->wait_s) ? NAN : fmin(u->wait_s, u->exchange_s);
+    share[RANK_COMPUTE] = share_of(u->work_s - u->exchange_s, whole_s);
+    share[RANK_WAIT] = share_of(wait_s, whole_s);
+    share[RANK_EXCHANGE] = share_of(u->exchange_s - wait_s, whole_s);
 }
 
 enum err_code ranks_usage(struct ranks *r, struct rank_usage *out, struct err *why)

@@ -121,6 +121,7 @@ expect 4 logits -C parallel=tp2,exchange=q4_0 --ids 1 --out "$T/x" && says err '
 echo "as an arm"
 expect 0 bench -C default -C parallel=tp2 -p 16 -n 8 -r 1 -o json &&
   json "len(d['rows']) == 4 and all(not r['error'] for r in d['rows']) and all(r['peak_rss_bytes'] > 0 for r in d['rows'])"
+expect 0 bench -C parallel=tp2.dp2 -w tg8@b2 -r 1 && says out 'rank 3 \(tp 2/2 dp 2/2\) on .+ computed [0-9]+ %'
 expect 0 bench -C parallel=tp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 0 bench -C parallel=pp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 4 bench -C parallel=dp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err replicas

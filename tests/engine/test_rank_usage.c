@@ -1,5 +1,5 @@
-/* Proves: what a rank used is written and read back whole; what an older document lacks is unknown; the parts
- * of a time never become negative. */
+/* Proves: what a rank used is written and read back whole; what an older document lacks is unknown; shares
+ * of a time are never negative. */
 #include <math.h>
 
 #include "engine/parallel/parallel.h"
@@ -57,7 +57,9 @@ static void absent_is_unknown(void **state)
     CHECK(isnan(u.wait_s));
     CHECK_EQ(u.weight_bytes, -1);
     assert_string_equal(u.host, "");
-    CHECK(isnan(rank_compute_s(&u)));
+    double share[RANK_SHARES];
+    rank_shares(share, &u, 1, 0);
+    for (int i = 0; i < RANK_SHARES; i++) CHECK(isnan(share[i]));
     json_decref(o);
     o = json_array();
     u = FULL;
@@ -85,8 +87,46 @@ static void differences(void **state)
     CHECK_EQ(d.exchanged_bytes, 100);
     CHECK_EQ(d.rss_bytes, 70); /* memory is that of now */
     CHECK_EQ(d.weight_bytes, FULL.weight_bytes);
-    CHECK_NEAR(rank_compute_s(&d), 1.5, 1e-12);
-    CHECK_NEAR(rank_compute_s(&(struct rank_usage){ .work_s = 1, .exchange_s = 2 }), 0, 0);
+}
+
+static void shares(void **state)
+{
+    (void)state;
+    static const struct {
+        struct rank_usage u;
+        double share[RANK_SHARES]; /* of 4 seconds */
+    } CASES[] = {
+        { { .work_s = 4, .exchange_s = 2, .wait_s = 1 }, { 0.5, 0.25, 0.25 } },
+        { { .work_s = 2, .exchange_s = 1, .wait_s = 1 }, { 0.25, 0.25, 0 } },
+        { { .work_s = 1, .exchange_s = 2, .wait_s = 3 }, { 0, 0.5, 0 } }, /* exchanges outside of passes */
+        { { .work_s = 1, .exchange_s = 9, .wait_s = 8 }, { 0, 1, 0.25 } },
+        { { .work_s = 3, .exchange_s = 1, .wait_s = NAN }, { 0.5, NAN, NAN } },
+        { { .work_s = NAN, .exchange_s = 1, .wait_s = 1 }, { NAN, 0.25, 0 } },
+    };
+    struct rank_usage all[COUNT_OF(CASES)];
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) all[i] = CASES[i].u;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        double share[RANK_SHARES];
+        rank_shares(share, all, COUNT_OF(CASES), (int)i);
+        for (int k = 0; k < RANK_SHARES; k++) {
+            CHECK_EQ(isnan(share[k]), isnan(CASES[i].share[k]));
+            if (!isnan(share[k])) CHECK_NEAR(share[k], CASES[i].share[k], 1e-12);
+        }
+    }
+}
+
+static void lists(void **state)
+{
+    (void)state;
+    struct rank_usage out[RANKS_MAX];
+    json_t *list = json_array();
+    CHECK_EQ(rank_usage_list(out, list), 0);
+    CHECK_EQ(rank_usage_list(out, NULL), 0);
+    json_array_append_new(list, json_null());
+    for (int i = 0; i < RANKS_MAX + 3; i++) json_array_append_new(list, rank_usage_to_json(&FULL));
+    CHECK_EQ(rank_usage_list(out, list), RANKS_MAX); /* as many as there is room for */
+    check_same(&out[RANKS_MAX - 1], &FULL);
+    json_decref(list);
 }
 
 int main(void)
@@ -95,6 +135,8 @@ int main(void)
         cmocka_unit_test(written_and_read_back),
         cmocka_unit_test(absent_is_unknown),
         cmocka_unit_test(differences),
+        cmocka_unit_test(shares),
+        cmocka_unit_test(lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

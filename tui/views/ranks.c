@@ -4,14 +4,13 @@
 
 #include <math.h>
 
-/* What a rank does in a pass. Each has a glyph of its own, so that bars can be read without colours. */
-enum { SHARE_COMPUTE, SHARE_WAIT, SHARE_EXCHANGE, SHARES };
+/* Each share has a glyph of its own, so that bars can be read without colours. */
 static const struct {
     const char *glyph, *head;
     unsigned style;
-} SHARE[SHARES] = { [SHARE_COMPUTE] = { "█", "█comp", ROLE_METER },
-                    [SHARE_WAIT] = { "▒", "▒wait", ROLE_DIM },
-                    [SHARE_EXCHANGE] = { "░", "░exch", ROLE_GRAPH } };
+} SHARE[RANK_SHARES] = { [RANK_COMPUTE] = { "█", "█comp", ROLE_METER },
+                         [RANK_WAIT] = { "▒", "▒wait", ROLE_DIM },
+                         [RANK_EXCHANGE] = { "░", "░exch", ROLE_GRAPH } };
 
 enum { ARM = 2, RANK = 2, SHARE_COLUMNS = 6, WEIGHTS = 8, BAR = 8, TEXT_MOST = 24, GAP = 1 };
 
@@ -19,23 +18,6 @@ enum { ARM = 2, RANK = 2, SHARE_COLUMNS = 6, WEIGHTS = 8, BAR = 8, TEXT_MOST = 2
 struct columns {
     int role, host, bar, shares, weights;
 };
-
-/* Shares of the longest time that a rank of the arm spent in passes; NAN: unknown. What is missing to 1 is
- * time in which the rank was in no pass. */
-static void shares_of(const struct rank_usage *u, double longest_s, double share[SHARES])
-{
-    const double wait_s = isnan(u->wait_s) ? NAN : fmin(u->wait_s, u->exchange_s);
-    share[SHARE_COMPUTE] = rank_compute_s(u) / longest_s;
-    share[SHARE_WAIT] = wait_s / longest_s;
-    share[SHARE_EXCHANGE] = (u->exchange_s - wait_s) / longest_s;
-}
-
-static double longest_work_s(const struct experiment_arm *a)
-{
-    double s = NAN;
-    for (int i = 0; i < a->ranks; i++) s = fmax(s, a->rank[i].work_s);
-    return s > 0 ? s : NAN;
-}
 
 /* Columns of the longest text, with a gap; 0: all are empty. */
 static void widen(int *columns, const char *text)
@@ -56,8 +38,8 @@ static struct columns columns_of(const struct experiment_state *x, int width)
         }
     }
     int left = width - ARM - RANK - GAP - c.role - BAR;
-    c.shares = left >= SHARES * SHARE_COLUMNS ? SHARE_COLUMNS : 0;
-    left -= SHARES * c.shares;
+    c.shares = left >= RANK_SHARES * SHARE_COLUMNS ? SHARE_COLUMNS : 0;
+    left -= RANK_SHARES * c.shares;
     c.weights = left >= WEIGHTS ? WEIGHTS : 0;
     left -= c.weights;
     if (left < c.host) c.host = 0;
@@ -71,17 +53,17 @@ static void row_head(struct grid *g, struct rect in, const struct columns *c)
     pen_field(&p, ARM + RANK + GAP + c->role, ROLE_DIM, "  rank");
     pen_field(&p, c->host, ROLE_DIM, "host");
     pen_field(&p, c->bar, ROLE_DIM, c->shares ? "" : "█comp ▒wait ░exch");
-    for (int i = 0; i < SHARES; i++) pen_field_right(&p, c->shares, ROLE_DIM, SHARE[i].head);
+    for (int i = 0; i < RANK_SHARES; i++) pen_field_right(&p, c->shares, ROLE_DIM, SHARE[i].head);
     pen_field_right(&p, c->weights, ROLE_DIM, "weights");
 }
 
 /* The shares one after the other. Ends are rounded, not lengths, so that the sum is right. */
-static void draw_bar(struct pen *p, int columns, const double share[SHARES])
+static void draw_bar(struct pen *p, int columns, const double share[RANK_SHARES])
 {
     double sum = 0;
     int at = 0;
-    for (int i = 0; i < SHARES; i++) {
-        sum += share[i] > 0 ? share[i] : 0;
+    for (int i = 0; i < RANK_SHARES; i++) {
+        sum += isnan(share[i]) ? 0 : share[i];
         for (const int end = (int)lround(fmin(sum, 1) * columns); at < end; at++)
             pen_put(p, SHARE[i].style, SHARE[i].glyph);
     }
@@ -94,10 +76,10 @@ static void row_rank(struct grid *g, struct rect in, int row, const struct exper
     const struct experiment_arm *a = &x->arm[arm];
     const struct rank_usage *u = &a->rank[rank];
     const struct parallel mode = experiment_arm_parallel(x, arm);
-    double share[SHARES];
+    double share[RANK_SHARES];
     char text[64];
     struct pen p = pen_at(g, in, 0, row);
-    shares_of(u, longest_work_s(a), share);
+    rank_shares(share, a->rank, a->ranks, rank);
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
     snprintf(text, sizeof text, "%d", rank);
     pen_field_right(&p, RANK, ROLE_TEXT, text);
@@ -105,11 +87,11 @@ static void row_rank(struct grid *g, struct rect in, int row, const struct exper
     pen_field(&p, c->role, ROLE_TEXT, parallel_role(&mode, rank, text, sizeof text));
     pen_field(&p, c->host, ROLE_TEXT, u->host);
     draw_bar(&p, c->bar, share);
-    for (int i = 0; i < SHARES; i++) {
+    for (int i = 0; i < RANK_SHARES; i++) {
         if (isnan(share[i]))
             snprintf(text, sizeof text, "n/a");
         else
-            snprintf(text, sizeof text, "%.0f%%", 100 * fmin(share[i], 1));
+            snprintf(text, sizeof text, "%.0f%%", 100 * share[i]);
         pen_field_right(&p, c->shares, isnan(share[i]) ? ROLE_DIM : ROLE_TEXT, text);
     }
     pen_field_right(&p, c->weights, ROLE_TEXT, figure_bytes(u->weight_bytes).text);
