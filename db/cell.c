@@ -166,23 +166,24 @@ enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, c
         why, "itt", run_id, except, except2);
 }
 
-/* Moves the texts of a list behind its rows, so that one call of free() frees all of it. */
+/* Moves the texts of a list behind its rows, so that one call of free() frees all of it. A text is NULL only
+ * in a damaged file. */
 static enum err_code texts_move(struct cell_row **cells, int n, struct err *why)
 {
-    const size_t rows = (size_t)n * sizeof **cells;
+    struct cell_row *from = *cells;
+    const size_t rows = (size_t)n * sizeof *from;
     size_t bytes = rows;
-    for (int i = 0; i < n; i++) bytes += strlen((*cells)[i].worker_json) + 1;
+    for (int i = 0; i < n; i++) bytes += (from[i].worker_json ? strlen(from[i].worker_json) : 0) + 1;
     struct cell_row *all = malloc(bytes);
-    char *at = (char *)all + rows;
-    if (all) memcpy(all, *cells, rows);
-    for (int i = 0; i < n; i++) {
-        char *text = (char *)(*cells)[i].worker_json; /* DB_COLUMN_OWNED */
-        const size_t size = strlen(text) + 1;
-        if (all) all[i].worker_json = memcpy(at, text, size);
-        at = all ? at + size : NULL;
+    if (all) memcpy(all, from, rows);
+    for (size_t i = 0, at = rows; i < (size_t)n; i++) {
+        char *text = (char *)from[i].worker_json; /* DB_COLUMN_OWNED */
+        const size_t size = (text ? strlen(text) : 0) + 1;
+        if (all) all[i].worker_json = memcpy((char *)all + at, text ? text : "", size);
+        at += size;
         free(text);
     }
-    free(*cells);
+    free(from);
     *cells = all;
     return all ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory reading cells");
 }
