@@ -22,7 +22,7 @@ enum {
     SPLIT_TOKENS = 256,        /* shortest stretch of positions: shorter ones do not pay for the merge */
     PIECES_PER_THREAD = 4,     /* wanted number of pieces, so that the last ones are short */
     PARTIALS_PER_THREAD = 256, /* limit of partial results (vectors) */
-    INVARIANT_TOKENS = 1024,   /* as long as possible, yet a few pieces at usual depths */
+    INVARIANT_TOKENS = SHARE_TOKENS,      /* as long as possible, yet a few pieces at usual depths */
     INVARIANT_PARTIALS_PER_THREAD = 1024, /* the limit with INVARIANT_TOKENS, which cannot grow */
 };
 
@@ -35,7 +35,7 @@ int64_t attention_thread_bytes(const struct kernel_set *k, const struct backend_
 {
     int64_t f32 = attention_f32_bytes(head_dim_padded(head_dim));
     if (o->batch_invariant) /* run_in_order */
-        f32 += SPLIT_QUERIES * (PARTIAL_HEAD + head_dim_padded(head_dim)) * (int64_t)sizeof(float);
+        f32 += SPLIT_QUERIES * (ATTENTION_SUM_HEAD + head_dim_padded(head_dim)) * (int64_t)sizeof(float);
     return k->attend.attend ? MAX(f32, attention_tiles_bytes(head_dim_padded(head_dim))) : f32;
 }
 
@@ -48,7 +48,7 @@ int64_t attention_shared_bytes(const struct backend_options *o, const struct bac
 {
     if (o->attention == ATTENTION_PLAIN)
         return w->rows * w->heads * attention_plain_stride(w->context) * (int64_t)sizeof(float);
-    return partials_limit(o, o->threads) * (PARTIAL_HEAD + head_dim_padded(head_dim)) *
+    return partials_limit(o, o->threads) * (ATTENTION_SUM_HEAD + head_dim_padded(head_dim)) *
            (int64_t)sizeof(float);
 }
 
@@ -69,11 +69,11 @@ static struct row_block block_before(const struct attention_job *job, int end)
     while (r.rows < job->rows_per_task && r.row > 0 && p->seq[r.row - 1] == p->seq[end - 1])
         r.row--, r.rows++;
     for (int row = r.row; row < end; row++) {
-        r.from = MIN(r.from, attention_first_position(p, row));
-        r.to = MAX(r.to, p->pos[row] + 1);
+        r.from = MIN(r.from, attention_begin(p, row));
+        r.to = MAX(r.to, attention_end(p, row));
     }
-    const bool may = r.rows * job->heads_per_task <= SPLIT_QUERIES;
-    r.base = job->in_order ? r.from / job->chunk * job->chunk : r.from;
+    const bool share = p->share, may = share || r.rows * job->heads_per_task <= SPLIT_QUERIES;
+    r.base = job->in_order || share ? r.from / job->chunk * job->chunk : r.from;
     r.stretches = may ? (int)((r.to - r.base + job->chunk - 1) / job->chunk) : 1;
     return r;
 }
@@ -95,7 +95,8 @@ static void choose_chunk(struct attention_job *job, int threads)
 {
     const int64_t most = partials_limit(&job->b->base.options, threads);
     int64_t tokens = 0, pieces = 0;
-    job->chunk = INT32_MAX; /* do not divide positions */
+    job->chunk = job->p->share ? SHARE_TOKENS : INT32_MAX; /* do not divide positions */
+    if (job->p->share) return;                             /* each piece writes its own part of the result */
     if (threads == 1 || job->plain) return;
     for (int end = job->p->n; end > 0; pieces++) {
         const struct row_block r = block_before(job, end);
@@ -136,27 +137,30 @@ static void choose_pieces(struct attention_job *job, int threads)
 
 /* ---------------------------------------------------------------- merging */
 
-/* Add one partial result to the merged ones so far: y (relative to the largest score, `peak`) and `total`, 0
- * at first. */
-static void merge_add(const float *part, int v_dim, struct attention_partial *m, float *y)
+void attention_add(struct attention_sum *sum, float *y, struct attention_sum share, const float *o, int v_dim)
 {
-    const float peak = part[0], total = part[1], *o = part + PARTIAL_HEAD;
-    if (total == 0) return; /* none of these positions is visible to the row */
-    if (m->total == 0) {
-        *m = (struct attention_partial){ peak, total };
+    if (share.total == 0) return; /* none of these positions is visible to the row */
+    if (sum->total == 0) {
+        *sum = share;
         memcpy(y, o, (size_t)v_dim * sizeof *y);
         return;
     }
-    const float most = fmaxf(m->peak, peak), old = expf(m->peak - most), by = expf(peak - most);
-    m->peak = most;
-    m->total = m->total * old + total * by;
+    const float most = fmaxf(sum->peak, share.peak), old = expf(sum->peak - most),
+                by = expf(share.peak - most);
+    sum->peak = most;
+    sum->total = sum->total * old + share.total * by;
     for (int j = 0; j < v_dim; j++) y[j] = y[j] * old + o[j] * by;
 }
 
-static void merge_end(const struct attention_partial *m, int v_dim, float *y)
+void attention_finish(const struct attention_sum *sum, float *y, int v_dim)
 {
-    const float by = 1 / m->total; /* > 0: every row attends at least to itself */
+    const float by = 1 / sum->total; /* > 0: every row attends at least to itself */
     for (int j = 0; j < v_dim; j++) y[j] *= by;
+}
+
+static void merge_add(const float *part, int v_dim, struct attention_sum *m, float *y)
+{
+    attention_add(m, y, (struct attention_sum){ part[0], part[1] }, part + ATTENTION_SUM_HEAD, v_dim);
 }
 
 /* Merge the partial results of all stretches of one unit (KV head and part) into y, in ascending order. `t`
@@ -165,10 +169,10 @@ static void merge_unit(struct attention_piece t, int stretches, int64_t stride)
 {
     const int v_dim = t.job->p->kv->v_dim;
     for (int q = 0; q < t.queries; q++) {
-        struct attention_partial m = { 0 };
+        struct attention_sum m = { 0 };
         float *y = attention_result(&t, q);
         for (int s = 0; s < stretches; s++) merge_add(attention_partial_at(&t, q) + s * stride, v_dim, &m, y);
-        merge_end(&m, v_dim, y);
+        attention_finish(&m, y, v_dim);
     }
 }
 
@@ -187,12 +191,13 @@ static struct attention_piece piece_at(const struct attention_job *job, const st
     t.from = (int)MAX((int64_t)r->from, r->base + stretch * job->chunk);
     t.to = (int)MIN((int64_t)r->to, r->base + (stretch + 1) * job->chunk);
     if (r->stretches > 1) t.partial = partials;
+    if (job->p->share) t.partial = job->p->share->out;
     return t;
 }
 
 static int64_t partial_floats(const struct attention_job *job)
 {
-    return PARTIAL_HEAD + round_up(job->p->kv->v_dim, 16);
+    return attention_share_floats(job->p->kv->v_dim);
 }
 
 /* A piece with positions on both sides of a multiple of INVARIANT_TOKENS: compute and merge its parts one
@@ -200,7 +205,7 @@ static int64_t partial_floats(const struct attention_job *job)
 static void run_in_order(struct attention_piece t, void *scratch)
 {
     const int v_dim = t.job->p->kv->v_dim, to = t.to;
-    struct attention_partial m[SPLIT_QUERIES] = { { 0 } };
+    struct attention_sum m[SPLIT_QUERIES] = { { 0 } };
     t.partial = (float *)((char *)scratch + attention_f32_bytes(head_dim_padded(t.job->b->work.head_dim)));
     for (; t.from < to; t.from = t.to) {
         t.to = MIN(to, t.from / INVARIANT_TOKENS * INVARIANT_TOKENS + INVARIANT_TOKENS);
@@ -208,7 +213,7 @@ static void run_in_order(struct attention_piece t, void *scratch)
         for (int q = 0; q < t.queries; q++)
             merge_add(attention_partial_at(&t, q), v_dim, &m[q], attention_result(&t, q));
     }
-    for (int q = 0; q < t.queries; q++) merge_end(&m[q], v_dim, attention_result(&t, q));
+    for (int q = 0; q < t.queries; q++) attention_finish(&m[q], attention_result(&t, q), v_dim);
 }
 
 static bool crosses_multiple(const struct attention_piece *t)
@@ -287,9 +292,20 @@ static void attention_member(void *arg, int member, int size)
     if (job->tiles) job->b->k.attend.begin();
     run_pieces(job, ATTENTION_STEPS, 0, cpu_thread_scratch(job->b, member));
     if (job->tiles) job->b->k.attend.end();
-    if (job->chunk == INT32_MAX) return;
+    if (job->chunk == INT32_MAX || job->p->share) return;
     threadpool_barrier(job->b->base.pool);
     merge_pieces(job, member, size);
+}
+
+/* No position is visible yet. */
+static void clear_share(const struct attention *p)
+{
+    const int64_t vectors = (int64_t)p->n * p->heads * p->share->blocks,
+                  floats = attention_share_floats(p->kv->v_dim);
+    for (int64_t i = 0; i < vectors; i++) {
+        p->share->out[i * floats] = -INFINITY;
+        p->share->out[i * floats + 1] = 0;
+    }
 }
 
 void cpu_attention(struct backend *base, const struct attention *p)
@@ -310,6 +326,8 @@ void cpu_attention(struct backend *base, const struct attention *p)
     int64_t tokens = 0;
     for (int i = 0; i < p->n && job.plain; i++) assert(p->pos[i] < b->work.context);
     assert(!job.plain || (p->heads <= b->work.heads && p->n <= b->work.rows));
-    for (int i = 0; i < p->n; i++) tokens += p->window ? MIN(p->pos[i] + 1, p->window) : p->pos[i] + 1;
+    for (int i = 0; i < p->n; i++) tokens += attention_end(p, i) - attention_begin(p, i);
+    assert(!p->share || !job.plain);
+    if (p->share) clear_share(p);
     cpu_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_PER_ELEMENT, attention_member, &job);
 }

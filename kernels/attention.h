@@ -30,25 +30,21 @@ struct attention_piece {
     const struct attention_job *job;
     int row, rows, kv_head, head, heads, queries;
     int from, to;
-    float *partial; /* partial results of the piece; NULL: the piece covers all positions and writes y */
+    float *partial; /* partial results of the piece, or those of the share; NULL: the piece covers all
+                       positions and writes y */
 };
 
-/* Partial result of one query vector over some of its positions: the largest score (-inf: no position was
- * visible) and the sum of exp(score - peak). The sum of exp(score - peak) * V follows, PARTIAL_HEAD floats
- * after the start. */
-struct attention_partial {
-    float peak, total;
-};
-enum { PARTIAL_HEAD = 16 }; /* floats before the output: a cache line */
-
+/* Partial result of one query vector over some of its positions: a struct attention_sum, then values. */
 static inline float *attention_partial_at(const struct attention_piece *t, int query)
 {
-    return t->partial + query * (PARTIAL_HEAD + round_up(t->job->p->kv->v_dim, 16));
-}
-
-static inline int attention_first_position(const struct attention *p, int row)
-{
-    return attention_first(p, p->pos[row]);
+    const struct attention *p = t->job->p;
+    const struct attention_share *s = p->share;
+    int64_t at = query;
+    if (s) {
+        const int64_t row = t->row + query / t->heads, head = t->head + query % t->heads;
+        at = (row * p->heads + head) * s->blocks + t->from / SHARE_TOKENS - s->first;
+    }
+    return t->partial + at * attention_share_floats(p->kv->v_dim);
 }
 
 /* How many positions from `from` on are stored contiguously (in one cache block), at most `most`. */
@@ -87,8 +83,11 @@ static inline const float *attention_query(const struct attention_piece *t, int 
 static inline float attention_sink(const struct attention_piece *t, int q)
 {
     const struct attention *p = t->job->p;
-    const int first = attention_first_position(p, t->row + q / t->heads);
-    return p->sinks && t->from <= first && first < t->to ? p->sinks[t->head + q % t->heads] : -INFINITY;
+    const int row = t->row + q / t->heads, first = attention_begin(p, row);
+    const bool here = !p->share ||
+                      attention_first(p, p->pos[row]) / SHARE_TOKENS % p->share->parts == p->share->part;
+    return p->sinks && here && t->from <= first && first < t->to ? p->sinks[t->head + q % t->heads]
+                                                                 : -INFINITY;
 }
 
 static inline float *attention_result(const struct attention_piece *t, int q)

@@ -201,7 +201,7 @@ static void scores_to_weights(const struct attention_run *w, int from, int n)
     const struct vector_kernels *v = &t->job->b->k.vec;
     for (int q = 0; q < t->queries; q++) {
         const int row = t->row + q / t->heads;
-        const int lo = MAX(attention_first_position(p, row) - from, 0), hi = MIN(p->pos[row] + 1 - from, n);
+        const int lo = MAX(attention_begin(p, row) - from, 0), hi = MIN(attention_end(p, row) - from, n);
         float *s = w->s + q * w->s_stride;
         if (lo >= hi) { /* this row attends to none of these tokens */
             memset(s, 0, (size_t)n * sizeof *s);
@@ -237,7 +237,7 @@ static void finish(const struct attention_run *w)
             float *part = attention_partial_at(t, q);
             part[0] = w->peak[q];
             part[1] = w->total[q];
-            memcpy(part + PARTIAL_HEAD, o, (size_t)v_dim * sizeof *o);
+            memcpy(part + ATTENTION_SUM_HEAD, o, (size_t)v_dim * sizeof *o);
             continue;
         }
         float *y = attention_result(t, q);

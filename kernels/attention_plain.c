@@ -38,7 +38,7 @@ static void compute_softmax(const struct attention_piece *t, float *scores)
     const struct attention *p = t->job->p;
     const struct vector_kernels *v = &t->job->b->k.vec;
     for (int q = 0; q < t->queries; q++) {
-        const int row = t->row + q / t->heads, from = attention_first_position(p, row), to = p->pos[row] + 1;
+        const int row = t->row + q / t->heads, from = attention_begin(p, row), to = attention_end(p, row);
         float *s = scores + q * t->job->scores_stride;
         if (p->softcap > 0) v->softcap(s + from, to - from, p->softcap);
         const float sink = attention_sink(t, q), peak = fmaxf(sink, v->max(s + from, to - from));

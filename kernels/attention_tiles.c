@@ -176,7 +176,7 @@ static void find_bounds(const struct piece_run *w, int g)
     b->least_first = b->least_end = INT32_MAX, b->most_first = b->most_end = 0;
     for (int q = 0; q < GROUP; q++) { /* missing queries get the bounds of the last one */
         const int row = t->row + MIN(g * GROUP + q, t->queries - 1) / t->heads;
-        const int first = MAX(attention_first_position(p, row), t->from), end = MIN(p->pos[row] + 1, t->to);
+        const int first = MAX(attention_begin(p, row), t->from), end = MIN(attention_end(p, row), t->to);
         b->first[q] = first, b->end[q] = end;
         b->least_first = MIN(b->least_first, first), b->most_first = MAX(b->most_first, first);
         b->least_end = MIN(b->least_end, end), b->most_end = MAX(b->most_end, end);
@@ -263,7 +263,7 @@ static void piece_finish(const struct piece_run *w)
             if (!t->partial) continue;
             y[q][0] = w->peak[g * GROUP + q] * (float)M_LN2;
             y[q][1] = total;
-            y[q] += PARTIAL_HEAD;
+            y[q] += ATTENTION_SUM_HEAD;
         }
         t->job->b->k.attend.unpack(w->o + (int64_t)g * GROUP * w->v_dim, by, n, v_dim, y);
     }

@@ -606,7 +606,7 @@ int64_t
 kv_layer_bytes(const struct kv_layer *kv); /* bytes of K and V together; reads all fields but k and v */
 
 /* Encode k[n][kv_heads][k_dim] and v[n][kv_heads][v_dim] into the cache; with v_in_k, v is not read. slots[i]
- * is block * block_tokens + (token within the block). */
+ * is block * block_tokens + (token within the block); negative (CPU only): row i is not stored. */
 struct kv_store {
     const struct kv_layer *kv;
     const float *k, *v;
@@ -615,6 +615,25 @@ struct kv_store {
     const int32_t *slots; /* host memory [n] */
 };
 void backend_kv_store(struct backend *b, const struct kv_store *p);
+
+/* Several caches have the positions of a sequence between them: blocks of SHARE_TOKENS positions in turn, one
+ * after the other in each cache. Attention to the positions of one cache gives a share of the result. */
+enum { SHARE_TOKENS = 1024 };
+struct attention_share {
+    int parts,
+        part; /* this is cache `part` of so many; it has positions t with t / SHARE_TOKENS % parts == part
+               */
+    int first, blocks; /* its blocks [first, first + blocks): all that a row of the call attends to */
+    float *out;        /* [n][heads][blocks][attention_share_floats], host memory: what attention_add takes */
+};
+/* The number of positions before `position` that this cache has. */
+static inline int share_before(const struct attention_share *s, int position)
+{
+    const int block = position / SHARE_TOKENS, own = block / s->parts, next = block % s->parts;
+    return own * SHARE_TOKENS + (next > s->part    ? SHARE_TOKENS
+                                 : next == s->part ? position % SHARE_TOKENS
+                                                   : 0);
+}
 
 /* Softmax attention. Row i attends to positions attention_first(pos[i]) .. pos[i] of its sequence seq[i];
  * position t of a sequence is in cache block tables[seq[i]][t / block_tokens], or without tables (CPU only)
@@ -636,13 +655,43 @@ struct attention {
                                        product with them; NULL: f32 */
     float *y;                           /* [n][heads][v_dim] */
     int64_t y_stride;
+    const struct attention_share *share; /* y is not written, but these; CPU only, not with ATTENTION_PLAIN.
+                                            NULL: the cache has all positions */
 };
 static inline int attention_first(const struct attention *p, int pos)
 {
     const int first = p->chunk > 0 ? pos / p->chunk * p->chunk : 0;
     return p->window > 0 ? MAX(first, pos - p->window + 1) : first;
 }
+/* The positions [begin, end) that a row attends to, by their number in this cache. */
+static inline int attention_begin(const struct attention *p, int row)
+{
+    const int first = attention_first(p, p->pos[row]);
+    return p->share ? share_before(p->share, first) : first;
+}
+static inline int attention_end(const struct attention *p, int row)
+{
+    return p->share ? share_before(p->share, p->pos[row] + 1) : p->pos[row] + 1;
+}
 void backend_attention(struct backend *b, const struct attention *p);
+
+/* The softmax over some positions, before it is divided by `total`: the largest score (-inf: none of them is
+ * visible), and the sum of exp(score - peak). The sum of exp(score - peak) * V belongs to it. */
+struct attention_sum {
+    float peak, total;
+};
+/* In memory: an attention_sum, then from ATTENTION_SUM_HEAD floats on the sum of values [v_dim]. */
+enum { ATTENTION_SUM_HEAD = 16 }; /* a cache line */
+static inline int64_t attention_share_floats(int v_dim)
+{
+    return ATTENTION_SUM_HEAD + (v_dim + 15) / 16 * 16;
+}
+/* Add one share, with values o [v_dim], to the sum of those before it, with values y [v_dim]; *sum {0} at
+ * first. In ascending order of blocks, the bits are those of attention to all positions with batch_invariant.
+ */
+void attention_add(struct attention_sum *sum, float *y, struct attention_sum share, const float *o,
+                   int v_dim);
+void attention_finish(const struct attention_sum *sum, float *y, int v_dim);
 
 /* y = act(gate) * up, or act(gate) when up is NULL. y may be gate. */
 struct activate {

@@ -235,7 +235,8 @@ static void kv_store_member(void *arg, int member, int size)
     int64_t from, to;
     member_share(p->n, member, size, &from, &to);
     for (int64_t i = from; i < to; i++) {
-        assert(p->slots[i] >= 0 && p->slots[i] < kv->block_tokens * kv->blocks);
+        if (p->slots[i] < 0) continue;
+        assert(p->slots[i] < kv->block_tokens * kv->blocks);
         store_heads(job, kv->k_format, kv->k_dim, p->k + i * p->k_stride, p->slots[i], kv->k);
         if (!kv->v_in_k)
             store_heads(job, kv->v_format, kv->v_dim, p->v + i * p->v_stride, p->slots[i], kv->v);

@@ -24,10 +24,12 @@ struct several {
     const struct format *exchange; /* in which activations travel */
     struct model_shape shape;
     const struct arch *arch;
-    bool apart; /* each rank has a machine of its own */
-    /* One process with the threads of a rank, and with those of all ranks of a machine; without corrections.
-     */
-    struct prediction one, all;
+    bool apart;      /* each rank has a machine of its own */
+    int depth;       /* cached tokens per sequence during decode; set with cp only, as is the next */
+    bool each_block; /* with cp, a result of each block of positions travels, not one of each process */
+    /* One process with the threads of a rank, and with those of all ranks of a machine; the same with empty
+     * caches, with cp only. Without corrections. */
+    struct prediction one, all, one_empty, all_empty;
 };
 
 /* An all-gather of n rows of so many numbers. */
@@ -90,6 +92,27 @@ static double tp_s(const struct several *x, double n)
     return sum + link_seconds(x->links, LINK_ALL_GATHER, n * x->mode.tp * sizeof(struct ranked));
 }
 
+/* Exchanges of context parallelism in a pass over n rows: results of attention, and, if the rows are divided,
+ * queries, keys and values. Tensor parallelism leaves each process a part of the heads. */
+static double cp_s(const struct several *x, double n, int depth, bool rows_divided)
+{
+    const struct model_shape *s = &x->shape;
+    const double blocks = x->each_block ? ceil((depth + 1) / (double)SHARE_TOKENS) : x->mode.cp;
+    double sum = 0;
+    if (x->mode.cp == 1) return 0;
+    for (int l = 0; l < s->layers; l++) {
+        if (s->parts[l].mixer != MIXER_ATTENTION) continue;
+        const int64_t values = arch_layer_dim(DIM_ATTN, x->arch, s, l) + 2 * s->heads,
+                      inputs = arch_layer_dim(DIM_Q, x->arch, s, l) + arch_layer_dim(DIM_K, x->arch, s, l) +
+                               arch_layer_dim(DIM_V, x->arch, s, l);
+        /* each row's results go to one process, or to all of them */
+        const double results = blocks * (double)values / (rows_divided ? x->mode.cp : 1);
+        sum += gather_s(x, n, (int64_t)(results / x->mode.tp), &FORMATS[FORMAT_F32]);
+        if (rows_divided) sum += gather_s(x, n, inputs / x->mode.tp, &FORMATS[FORMAT_F32]);
+    }
+    return sum;
+}
+
 /* One hidden state of n rows to the next stage. */
 static double send_s(const struct several *x, double n)
 {
@@ -103,12 +126,24 @@ static double work_s(const struct several *x, double rank_s, double all_s)
     return x->apart ? rank_s : fmax(rank_s, x->mode.dp * all_s);
 }
 
+/* Seconds of a decode step of a process, or of all ranks of a machine: with cp, each of them does all of the
+ * work that an empty cache leaves, and a part of the rest. */
+static double step_s(const struct several *x, double n, bool all_ranks)
+{
+    const struct prediction *p = all_ranks ? &x->all : &x->one,
+                            *empty = all_ranks ? &x->all_empty : &x->one_empty;
+    const double whole = n / p->decode_tok_s;
+    if (x->mode.cp == 1) return whole;
+    const double fixed = fmin(n / empty->decode_tok_s, whole), depends = whole - fixed;
+    return all_ranks ? x->mode.cp * fixed + depends : fixed + depends / x->mode.cp;
+}
+
 /* Seconds of a decode step. */
 static double decode_s(const struct several *x, double *exchange_s)
 {
     const double n = x->sequences;
-    *exchange_s = tp_s(x, n) + (x->mode.pp - 1) * send_s(x, n) + COMMAND_S;
-    return work_s(x, n / x->one.decode_tok_s / x->mode.tp, n / x->all.decode_tok_s) + *exchange_s;
+    *exchange_s = tp_s(x, n) + cp_s(x, n, x->depth, false) + (x->mode.pp - 1) * send_s(x, n) + COMMAND_S;
+    return work_s(x, step_s(x, n, false) / x->mode.tp, step_s(x, n, true)) + *exchange_s;
 }
 
 /* Seconds of the prompts of all sequences. Stages work at the same time, but wait at both ends of a batch. */
@@ -120,9 +155,13 @@ static double prefill_s(const struct several *x, int prompt, int batch, double *
     const int step = pp > 1 ? MIN(most, MAX((most - 1) / (PASSES * pp) + 1, ROWS_LEAST)) : most;
     const double passes = ceil((double)most / step), batches = ceil(rows / most);
     const double waits = (passes + pp - 1) / passes;
-    *exchange_s = batches * (passes * waits / pp * tp_s(x, step) +
-                             (pp > 1 ? (passes + pp - 2) * send_s(x, step) : 0) + COMMAND_S);
-    return waits * work_s(x, rows / x->one.prefill_tok_s / x->mode.tp / pp, rows / x->all.prefill_tok_s) +
+    const bool divided = !x->shape.state.taps; /* the rows of a batch, with cp */
+    const double share = divided ? x->mode.cp : 1, again = divided ? 1 : x->mode.cp;
+    *exchange_s = batches *
+                  (passes * waits / pp * (tp_s(x, step / share) + cp_s(x, step, prompt / 2, divided)) +
+                   (pp > 1 ? (passes + pp - 2) * send_s(x, step) : 0) + COMMAND_S);
+    return waits * work_s(x, rows / x->one.prefill_tok_s / x->mode.tp / pp / share,
+                          again * rows / x->all.prefill_tok_s) +
            *exchange_s;
 }
 
@@ -201,6 +240,14 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     if (!rc) x.arch = arch_find(gguf_get_string(g, "general.architecture"));
     if (!rc) rc = predict_alone(&x.one, &x, false, g, c, machine, ceilings, what, why);
     if (!rc) rc = predict_alone(&x.all, &x, true, g, c, machine, ceilings, what, why);
+    if (!rc && x.mode.cp > 1) {
+        struct predict_for empty = *what;
+        empty.depth = 1;
+        x.depth = x.one.depth;
+        x.each_block = config_choice(c, KNOB_BATCH_INVARIANT);
+        rc = predict_alone(&x.one_empty, &x, false, g, c, machine, ceilings, &empty, why);
+        if (!rc) rc = predict_alone(&x.all_empty, &x, true, g, c, machine, ceilings, &empty, why);
+    }
     if (rc) return rc;
     *out = x.one;
     if ((rc = recipe_plan_memory(&out->plan, g, c, what->ctx, MAX(what->sequences, 1), why))) return rc;

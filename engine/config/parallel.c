@@ -23,7 +23,7 @@ static enum err_code wrong(const char *text, struct err *why)
 {
     return err_set(
         why, ERR_USAGE,
-        "parallel=%.60s: expected off, or tpN, ppN or dpN with N from 2 to %d, or several of them, "
+        "parallel=%.60s: expected off, or tpN, cpN, ppN or dpN with N from 2 to %d, or several of them, "
         "such as tp2.pp2 (at most %d processes together)",
         text, NUMBER_MOST, NUMBER_MOST);
 }
@@ -113,8 +113,8 @@ enum err_code parallel_check(const struct config *c, struct err *why)
     const bool hosts = *config_text(c, KNOB_HOSTS);
     if (p.tp * p.pp == 1 && config_choice(c, KNOB_EXCHANGE))
         return err_set(why, ERR_USAGE,
-                       "exchange=%s is the format of activations that processes exchange, and parallel=%s "
-                       "exchanges none: expected tpN or ppN, or exchange=f32",
+                       "exchange=%s is the format of activations that processes of tpN and ppN exchange, and "
+                       "parallel=%s has none of these: expected tpN or ppN, or exchange=f32",
                        config_text(c, KNOB_EXCHANGE), config_text(c, KNOB_PARALLEL));
     if (parallel_ranks(&p) == 1)
         return hosts ? err_set(why, ERR_USAGE,
@@ -129,6 +129,12 @@ enum err_code parallel_check(const struct config *c, struct err *why)
             why, ERR_USAGE,
             "parallel=%s divides matrices among processes, and compile=autotune measures whole ones: leave "
             "one of them out",
+            config_text(c, KNOB_PARALLEL));
+    if (p.cp > 1 && config_choice(c, KNOB_ATTENTION) == ATTENTION_PLAIN)
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s divides the positions that attention reads, and attention=plain needs all of "
+            "them in one process: leave one of them out",
             config_text(c, KNOB_PARALLEL));
     if (strcmp(config_text(c, KNOB_AFFINITY), "none"))
         return err_set(why, ERR_USAGE,

@@ -132,6 +132,12 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
             "kv_cache=%s: requests that come and go share the blocks of a paged KV cache; expected "
             "kv_cache=paged, or a workload such as pp512+tg128",
             config_text(c, KNOB_KV_CACHE));
+    if (!stray && workload_is_load(w) && mode.cp > 1)
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s divides the positions of each sequence among processes, and requests that come "
+            "and go share blocks of one KV cache: expected tpN or ppN, or a workload such as pp512+tg128",
+            config_text(c, KNOB_PARALLEL));
     const enum err_code rc = stray || !w->train
                                  ? ERR_OK
                                  : parallel_check_training(&mode, config_int(c, KNOB_ACCUMULATE), why);

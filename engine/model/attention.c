@@ -268,14 +268,24 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
         pass_rotate_for_cache(p, m->session.k_rotated, k, m->widths.qkv, heads * l->kv.k_dim, l->kv.k_dim);
         pass_rotate_for_cache(p, m->session.v_rotated && !l->kv.v_in_k, v, m->widths.qkv, heads * l->kv.v_dim,
                               l->kv.v_dim);
+    }
+    pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, (int64_t)s->heads * l->kv.k_dim,
+                          l->kv.k_dim);
+    const struct batch_lists *rows = p->all ? &m->context.all : &m->lists;
+    const int n = p->all ? p->all : p->n;
+    if (p->all) {
+        q = pass_gather_rows(p, p->b.qkv);
+        k = q + (k - p->b.qkv);
+        v = q + (v - p->b.qkv);
+    }
+    if (own)
         operator_kv_store(p, &(struct kv_store){ .kv = &l->kv,
                                                  .k = k,
                                                  .v = v,
                                                  .k_stride = m->widths.qkv,
                                                  .v_stride = m->widths.qkv,
-                                                 .n = p->n,
-                                                 .slots = m->lists.slots });
-    }
+                                                 .n = n,
+                                                 .slots = rows->slots });
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
     int64_t stride = m->widths.attn;
     float *y = a->latent ? pass_latent_output(p, &stride) : p->b.attn;
@@ -283,24 +293,26 @@ void pass_run_attention(const struct pass *p, const struct layer *l)
         y = gate_parts_of(p).out;
         stride = m->widths.latent;
     }
-    pass_rotate_for_cache(p, m->session.k_rotated, q, m->widths.qkv, (int64_t)s->heads * l->kv.k_dim,
-                          l->kv.k_dim);
-    operator_attention(p, &(struct attention){ .kv = &l->kv,
-                                               .q = q,
-                                               .q_stride = m->widths.qkv,
-                                               .n = p->n,
-                                               .heads = s->heads,
-                                               .pos = m->lists.pos,
-                                               .seq = m->lists.seq,
-                                               .tables = (const int32_t *const *)m->cache.tables,
-                                               .scale = m->hyper.attn_scale,
-                                               .softcap = m->hyper.attn_softcap,
-                                               .window = l->window,
-                                               .chunk = l->rotates ? a->chunk : 0,
-                                               .sinks = layer_slot(l, SLOT_SINKS)->v,
-                                               .weight_format = layer_query_matrix(l)->w.format,
-                                               .y = y,
-                                               .y_stride = stride });
+    const struct attention o = { .kv = &l->kv,
+                                 .q = q,
+                                 .q_stride = m->widths.qkv,
+                                 .n = n,
+                                 .heads = s->heads,
+                                 .pos = rows->pos,
+                                 .seq = rows->seq,
+                                 .tables = (const int32_t *const *)m->cache.tables,
+                                 .scale = m->hyper.attn_scale,
+                                 .softcap = m->hyper.attn_softcap,
+                                 .window = l->window,
+                                 .chunk = l->rotates ? a->chunk : 0,
+                                 .sinks = layer_slot(l, SLOT_SINKS)->v,
+                                 .weight_format = layer_query_matrix(l)->w.format,
+                                 .y = y,
+                                 .y_stride = stride };
+    if (m->context.out)
+        pass_run_shared_attention(p, o);
+    else
+        operator_attention(p, &o);
     pass_rotate_for_cache(p, m->session.v_rotated, y, stride, (int64_t)s->heads * l->kv.v_dim,
                           l->kv.v_in_k ? l->kv.k_dim : l->kv.v_dim);
     if (a->latent) pass_expand_latent(p, l);

@@ -348,7 +348,7 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
     if (parts->mixer != MIXER_NONE) {
         pass_mix(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
         if (pass_is_over(p)) return;
-        if (last && p->wanted < p->n) pass_drop_unwanted(p);
+        if (last && !p->all && p->wanted < p->n) pass_drop_unwanted(p);
         if (p->n == 0) return;
         pass_add_mixed(p, l);
         if (pass_is_over(p)) return;
@@ -440,6 +440,7 @@ static void pass_run(struct pass *p)
 {
     struct model *m = p->m;
     if (m->profile) m->profile->passes++;
+    pass_divide_rows(p);
     if (m->session.part.stage)
         pass_receive(p);
     else
@@ -447,12 +448,13 @@ static void pass_run(struct pass *p)
     for (int l = 0; l < m->shape.layers; l++) {
         if (!part_has_layer(&m->session.part, l)) continue;
         pass_move(p, l);
-        if (l == m->shape.layers - 1 && p->wanted < p->n) pass_check_hidden(p);
+        if (l == m->shape.layers - 1 && (p->all || p->wanted < p->n)) pass_check_hidden(p);
         pass_run_layer(p, &m->layers[l], l == m->shape.layers - 1);
         p->layer = -1;
         if (m->rank) rank_alive(m->rank);
     }
     if (!part_is_last(&m->session.part)) pass_send(p);
+    if (p->all) pass_join_rows(p);
     if (!p->wanted || !part_is_last(&m->session.part)) return;
     pass_move(p, -1);
     pass_norm_output(p);
@@ -466,7 +468,7 @@ static void pass_list_row(struct pass *p, int i, const struct batch_row *row)
     m->lists.ids[i] = row->token;
     m->lists.pos[i] = row->pos;
     m->lists.seq[i] = row->seq;
-    m->lists.slots[i] = kv_slot(&m->cache, row->seq, row->pos);
+    m->lists.slots[i] = pass_slot(m, row->seq, row->pos);
     if (row->logits) m->lists.wanted[p->wanted++] = i;
 }
 

@@ -143,9 +143,10 @@ static enum err_code alloc_cache(struct model *m, struct err *why)
     const int there = m->session.gpu_layers, layers = m->shape.layers,
               blocks = session_kv_layer(&m->session, &m->shape, 0).blocks;
     const struct model_session *e = &m->session;
-    enum err_code rc = e->cache == CACHE_PAGED
+    const enum cache_layout layout = e->part.cp > 1 ? CACHE_CONTIGUOUS : e->cache;
+    enum err_code rc = layout == CACHE_PAGED
                            ? kv_cache_init(&m->cache, e->ctx, e->sequences, blocks, why)
-                           : kv_cache_init_whole(&m->cache, e->cache, e->ctx, e->sequences, why);
+                           : kv_cache_init_whole(&m->cache, layout, e->ctx, e->sequences, why);
     if (!rc) rc = alloc_site_cache(m, &m->sites[SITE_DEVICE], 0, there, why);
     return rc ? rc : alloc_site_cache(m, &m->sites[SITE_HOST], there, layers, why);
 }
@@ -295,6 +296,7 @@ static enum err_code open_here(struct model *m, const struct model_options *o, s
     if ((rc = alloc_cache(m, why))) return rc;
     if ((rc = model_states_alloc(m, why))) return rc;
     if ((rc = alloc_buffers(m, why))) return rc;
+    if ((rc = model_context_begin(m, why))) return rc;
     if ((rc = model_part_begin(m, why))) return rc;
     if ((rc = model_autotune(m, o, why))) return rc;
     model_account_huge(m, huge_before, o->log);
@@ -351,6 +353,7 @@ void model_close(struct model *m)
     ranks_stop(m->ranks);
     model_states_free(m);
     model_part_free(m);
+    model_context_free(m);
     model_unbind(m);
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;

@@ -127,6 +127,18 @@ struct exchange {
     struct bound output; /* the part of the output matrix, where that is the token embedding; else empty */
 };
 
+/* What a rank that has a part of the positions (cp) needs: buffers of share_sizes. */
+struct context_exchange {
+    int group;                   /* of the ranks that have the other positions */
+    int64_t floats;              /* in `out` and in `send` */
+    float *out, *send, *receive; /* NULL: positions are not divided */
+    int32_t **tables;            /* [sequences] blocks of the KV cache */
+    int32_t *table_memory;
+    float *rows; /* [batch][widths.qkv] queries, keys and values of all ranks; NULL: a batch is never
+                    divided by rows */
+    struct batch_lists all; /* of a batch that is divided by rows */
+};
+
 struct model {
     struct gguf *gguf;
     bool borrowed;              /* the caller owns the gguf */
@@ -172,6 +184,7 @@ struct model {
     struct backend_info remote; /* of rank 0 */
     struct rank *rank;          /* this process is one of those; NULL: it is not */
     struct exchange exchange;
+    struct context_exchange context;
 };
 
 /* The part of a rank's model: is each matrix divided? */
@@ -259,6 +272,10 @@ enum err_code model_bind_rows(struct model *m, int layer, enum slot slot, int ex
  * model. ERR_NOMEM. */
 enum err_code model_part_begin(struct model *m, struct err *why);
 void model_part_free(struct model *m);
+/* context.c: the buffers and block tables of a part of the positions; nothing for a model with all of them.
+ * Before model_part_begin, which changes m->shape. ERR_NOMEM. */
+enum err_code model_context_begin(struct model *m, struct err *why);
+void model_context_free(struct model *m);
 /* All ranks learn of the first row with values that are no numbers, whichever of them saw it. */
 void model_part_agree(struct model *m);
 

@@ -166,9 +166,9 @@ static struct work attention_work(const struct attention *o)
     int64_t read = 0, seen = 0;
     for (int i = 0; i < o->n; i++) {
         const bool last = i == o->n - 1 || o->seq[i + 1] != o->seq[i];
-        const int first = attention_first(o, o->pos[i]);
-        seen += o->pos[i] - first + 1;
-        if (last) read += o->pos[i] + 1;
+        const int first = attention_begin(o, i), end = attention_end(o, i);
+        seen += end - first;
+        if (last) read += end;
         if (i == 0 || o->seq[i - 1] != o->seq[i]) read -= first;
     }
     return (struct work){ .bytes = read * token_bytes(o->kv),

@@ -11,6 +11,7 @@ struct pass {
     struct buffers b;
     int n;
     int wanted; /* number of rows with requested logits: m->lists.wanted[] */
+    int all;    /* rows of the batch, of which this rank has n (cp) and m->lists has these; 0: it has all */
     int layer;  /* that runs now, for a profile; -1: none */
 };
 
@@ -53,6 +54,18 @@ void pass_gather_wanted(const struct pass *p, const float *from, float *to, int6
  * in b.attn. */
 void pass_project_qkv(const struct pass *p, const struct layer *l, const float *h);
 void pass_run_attention(const struct pass *p, const struct layer *l);
+
+/* context.c, for a rank that has a part of the positions: where the KV cache has a position; negative:
+ * another rank has it. Attention to all positions -> o->y, on every rank. */
+int32_t pass_slot(const struct model *m, int seq, int pos);
+void pass_run_shared_attention(const struct pass *p, struct attention o);
+/* Long batches are divided among these ranks by rows. From pass_divide_rows on, if p->all is set, p->n and
+ * m->lists are this rank's rows, and m->context.all has the others'. pass_gather_rows: rows of the width of
+ * b.qkv -> those of all ranks, which are valid until its next call. pass_join_rows: the rank has all rows
+ * with requested logits in b.x again. */
+void pass_divide_rows(struct pass *p);
+float *pass_gather_rows(const struct pass *p, const float *x);
+void pass_join_rows(struct pass *p);
 
 /* part.c, for a rank that has some layers: x and the second embedding, from the stage before and to the next.
  */

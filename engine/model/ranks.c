@@ -278,7 +278,7 @@ static void execute_forward(struct model *m, struct rank *r, const struct rank_c
     const size_t bytes = w.head.best ? sizeof *w.best : (size_t)m->shape.vocab * sizeof(float);
     char *mine = w.head.best ? (char *)w.best : (char *)m->logits, *all = mine;
     if (part->pp * part->dp > 1 && rank == 0) all = collect_results(m, &w, mine, bytes);
-    if (rank && part_is_last(part) && part->tp_rank == 0)
+    if (rank && part_is_last(part) && part->tp_rank == 0 && part->cp_rank == 0)
         rank_send(r, 0, mine, (size_t)wanted_of(&w, part->dp, part->replica) * bytes);
     const struct rank_bytes answer[] = { { &w.head, sizeof w.head }, { all, (size_t)w.head.wanted * bytes } };
     rank_answer(r, failed(rc, &why), answer, COUNT_OF(answer));

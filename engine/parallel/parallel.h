@@ -144,6 +144,9 @@ void rank_answer_usage(struct rank *r, int64_t plan_bytes, int64_t weight_bytes)
 /* The parts of the ranks of a group, one after the other: all = parts[bytes[i]] at at[i]. Counts the time. */
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
                      const int *at);
+/* The same on the group's rank `root` only; on others all, bytes and at are not used. */
+void rank_gather(struct rank *r, int group, int root, const void *mine, int n, void *all, const int *bytes,
+                 const int *at, bool is_root);
 /* To and from another rank. While rank 0 waits, signs of life of the others reach the leader. */
 void rank_send(struct rank *r, int to, const void *x, size_t n);
 void rank_receive(struct rank *r, int from, void *x, size_t n);

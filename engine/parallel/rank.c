@@ -283,6 +283,16 @@ void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *a
     r->exchanged_bytes += total - n;
 }
 
+void rank_gather(struct rank *r, int group, int root, const void *mine, int n, void *all, const int *bytes,
+                 const int *at, bool is_root)
+{
+    const int64_t start = clock_ns();
+    r->module->gather(group, root, mine, n, all, bytes, at);
+    r->exchange_ns += clock_ns() - start;
+    for (int i = 0; i < r->module->group_size(group) && is_root; i++)
+        if (i != root) r->exchanged_bytes += bytes[i];
+}
+
 /* Rank 0: pass signs of life of the others on. */
 static void forward_alive(struct rank *r)
 {

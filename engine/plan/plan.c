@@ -345,7 +345,9 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
     p->kv = session_cache_bytes(e, s, 0, s->layers);
     p->state = session_state_bytes(e, s);
     const struct exchange_sizes exchange = exchange_sizes(&e->part, s, h->arch, e->batch, e->exchange);
-    p->compute = activations * (host_runs + (n > 0)) + output + logits + lists + exchange_bytes(&exchange);
+    const struct share_sizes shares = share_sizes(e, s, h->arch);
+    p->compute = activations * (host_runs + (n > 0)) + output + logits + lists + exchange_bytes(&exchange) +
+                 share_bytes(&shares);
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->state + p->compute + p->scratch;
     p->device = n ? weights.device + session_cache_bytes(e, s, 0, n) + activations + (host ? 0 : output) +

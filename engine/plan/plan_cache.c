@@ -87,9 +87,17 @@ int session_blocks(const struct model_session *e)
     return e->blocks ? e->blocks : kv_blocks_for(e->ctx) * e->sequences;
 }
 
+/* Blocks of a sequence whose positions are divided among processes: room for those of this one. */
+static int share_blocks(const struct model_session *e)
+{
+    const struct attention_share own = part_share(&e->part);
+    return MAX(kv_blocks_for(share_before(&own, e->ctx)), 1);
+}
+
 struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s, int layer)
 {
     const struct layer_parts *l = &s->parts[layer];
+    const bool paged = e->cache == CACHE_PAGED, divided = e->part.cp > 1;
     return (struct kv_layer){
         .k_format = e->k_format,
         .v_format = e->v_format,
@@ -97,8 +105,9 @@ struct kv_layer session_kv_layer(const struct model_session *e, const struct mod
         .k_dim = l->head_dim_k,
         .v_dim = l->head_dim_v,
         .v_in_k = s->latent_cached,
-        .block_tokens = (e->cache == CACHE_PAGED ? 1 : kv_blocks_for(e->ctx)) * KV_BLOCK_TOKENS,
-        .blocks = e->cache == CACHE_PAGED        ? session_blocks(e)
+        .block_tokens = (paged ? 1 : kv_blocks_for(e->ctx)) * KV_BLOCK_TOKENS,
+        .blocks = divided                        ? e->sequences * share_blocks(e)
+                  : paged                        ? session_blocks(e)
                   : e->cache == CACHE_CONTIGUOUS ? e->sequences
                                                  : 1,
     };

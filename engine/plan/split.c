@@ -8,13 +8,15 @@
 
 struct part part_of(const struct parallel *mode, int rank, int layers)
 {
-    const int tp = mode->tp, pp = mode->pp;
+    const int tp = mode->tp, cp = mode->cp, pp = mode->pp;
     struct part p = { .tp = tp,
                       .tp_rank = rank % tp,
+                      .cp = cp,
+                      .cp_rank = rank / tp % cp,
                       .pp = pp,
-                      .stage = rank / tp % pp,
+                      .stage = rank / tp / cp % pp,
                       .dp = mode->dp,
-                      .replica = rank / tp / pp };
+                      .replica = rank / tp / cp / pp };
     if (pp == 1) return p;
     p.first = (int)((int64_t)layers * p.stage / pp);
     p.end = (int)((int64_t)layers * (p.stage + 1) / pp);
@@ -75,6 +77,13 @@ static bool shares_keys(const struct model_shape *s)
     return false;
 }
 
+static bool has_attention(const struct model_shape *s)
+{
+    for (int l = 0; l < s->layers; l++)
+        if (s->parts[l].mixer == MIXER_ATTENTION) return true;
+    return false;
+}
+
 /* Does each rank have the same heads in this layer as in the first with attention? */
 static bool same_heads(int tp, const struct model_shape *s, int layer)
 {
@@ -120,9 +129,11 @@ enum err_code split_check(const struct parallel *mode, const struct arch *a, con
 {
     char text[64];
     parallel_text(mode, text, sizeof text);
-    if (mode->cp > 1)
+    if (mode->cp > 1 && !has_attention(s))
         return err_set(why, ERR_USAGE,
-                       "parallel=%s: cpN cannot run yet; expected tpN, ppN, dpN or products of them", text);
+                       "parallel=%s: cp divides the positions that attention reads, and no layer of this %s "
+                       "model has attention: expected tpN, ppN, dpN or off",
+                       text, s->arch);
     if (mode->pp > s->layers)
         return err_set(why, ERR_USAGE, "parallel=%s: this model has %d layers: expected at most pp%d", text,
                        s->layers, s->layers);
@@ -332,4 +343,32 @@ int64_t exchange_bytes(const struct exchange_sizes *z)
     int64_t sum = 0;
     for (size_t i = 0; i < COUNT_OF(floats); i++) sum += vector_bytes((floats[i] + 3) / 4);
     return sum;
+}
+
+/* ---------------------------------------------------------------- positions */
+
+enum { SHARE_FLOATS = 1 << 20 }; /* of results of attention that are exchanged at a time: 4 MB */
+
+struct share_sizes share_sizes(const struct model_session *e, const struct model_shape *s,
+                               const struct arch *a)
+{
+    const struct part *p = &e->part;
+    int64_t v_dim = 0;
+    if (p->cp <= 1) return (struct share_sizes){ 0 };
+    for (int l = 0; l < s->layers; l++)
+        if (s->parts[l].mixer == MIXER_ATTENTION) v_dim = MAX(v_dim, (int64_t)s->parts[l].head_dim_v);
+    const int64_t blocks = (e->ctx - 1) / SHARE_TOKENS / p->cp + 1,
+                  row = split_first_heads(p, s).heads * blocks * attention_share_floats((int)v_dim),
+                  floats = MAX(row, MIN(row * e->batch, (int64_t)SHARE_FLOATS));
+    struct widths w;
+    widths_of(&w, s, a, e->batch);
+    return (struct share_sizes){ .out = floats,
+                                 .send = floats, /* what travels is never longer than what attention writes */
+                                 .receive = p->cp * floats,
+                                 .rows = s->state.taps ? 0 : w.qkv * e->batch };
+}
+
+int64_t share_bytes(const struct share_sizes *z)
+{
+    return vector_bytes(z->out) + vector_bytes(z->send) + vector_bytes(z->receive) + vector_bytes(z->rows);
 }

@@ -5,7 +5,9 @@
  * activations, never partial sums. Queries, keys and values are divided by heads, and a process has the KV
  * cache of its heads only. Of experts every process has some rows of each, so all of them have the same work
  * whichever experts are chosen. Layers that keep a state divide their matrices; every process has the
- * state itself. Pipelines (pp) divide the layers. */
+ * state itself. Context parallelism (cp) divides the positions of the KV cache, in blocks of SHARE_TOKENS in
+ * turn, and with them attention; processes exchange partial sums of attention. Pipelines (pp) divide the
+ * layers. */
 #ifndef QDYNO_ENGINE_SPLIT_H
 #define QDYNO_ENGINE_SPLIT_H
 
@@ -14,22 +16,24 @@
 
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
+#include "kernels/kernels.h"
 
 /* The part of one process. Zeroed: the whole model. */
 struct part {
     int tp, tp_rank; /* matrices are divided among tp processes; 0 and 1: not */
+    int cp, cp_rank; /* positions are divided among cp; 0 and 1: not */
     int pp, stage;   /* layers are divided among pp; 0 and 1: not */
     int first, end;  /* layers [first, end); 0, 0: all */
     int dp, replica; /* sequences are divided among dp: sequence s is number s / dp of replica s % dp */
 };
 
-/* The part of rank `rank` of parallel_ranks(mode). Ranks are numbered with tp fastest, then pp, then dp. */
+/* The part of rank `rank` of parallel_ranks(mode). Ranks are numbered with tp fastest, then cp, pp and dp. */
 struct part part_of(const struct parallel *mode, int rank, int layers);
 
-/* Number of the rank that has a stage of this part's replica, and its tp_rank. */
+/* Number of the rank that has a stage of a replica, a tp_rank and this part's positions. */
 static inline int part_rank(const struct part *p, int replica, int stage, int tp_rank)
 {
-    return (replica * p->pp + stage) * p->tp + tp_rank;
+    return ((replica * p->pp + stage) * p->cp + p->cp_rank) * p->tp + tp_rank;
 }
 static inline bool part_is_last(const struct part *p)
 {
@@ -113,5 +117,21 @@ struct exchange_sizes {
 struct exchange_sizes exchange_sizes(const struct part *p, const struct model_shape *s, const struct arch *a,
                                      int batch, const struct format *f);
 int64_t exchange_bytes(const struct exchange_sizes *z); /* their sum, as allocated */
+
+/* The positions of a part, by their numbers in its cache. */
+static inline struct attention_share part_share(const struct part *p)
+{
+    return (struct attention_share){ .parts = MAX(p->cp, 1), .part = p->cp_rank };
+}
+/* Buffers of a process with a part of the positions, each of so many floats: results of attention to its
+ * positions for some rows, the same to be sent, and those of all processes. */
+struct share_sizes {
+    int64_t out, send, receive; /* 0: positions are not divided */
+    int64_t rows; /* queries, keys and values of all rows of a batch; 0: rows are never divided */
+};
+struct model_session;
+struct share_sizes share_sizes(const struct model_session *e, const struct model_shape *s,
+                               const struct arch *a);
+int64_t share_bytes(const struct share_sizes *z); /* their sum, as allocated */
 
 #endif

@@ -159,26 +159,33 @@ enum err_code serving_change(struct serving *s, const struct config *changes, st
 
 /* ---------------------------------------------------------------- opening and closing */
 
+static enum err_code check_parallel(const struct model *m, struct err *why)
+{
+    const struct parallel mode = config_parallel(model_config(m));
+    const bool states = model_state_bytes(m);
+    if (!model_ranks(m) || (!states && mode.dp == 1 && mode.cp == 1)) return ERR_OK;
+    return err_set(why, ERR_USAGE, "parallel=%s: %s; expected parallel=off%s",
+                   config_text(model_config(m), KNOB_PARALLEL),
+                   states ? "models with layers that keep a state are not served by several processes"
+                   : mode.dp > 1
+                       ? "replicas do not serve requests that come and go"
+                       : "processes with a part of the positions do not serve requests that come and go",
+                   states ? "" : ", tpN or ppN");
+}
+
 enum err_code serving_open(struct serving **out, const struct serving_options *o, struct err *why)
 {
     struct scheduler_options options;
+    enum err_code rc;
     *out = NULL;
-    if (model_ranks(o->model) &&
-        (model_state_bytes(o->model) || config_parallel(model_config(o->model)).dp > 1))
-        return err_set(why, ERR_USAGE, "parallel=%s: %s; expected parallel=off%s",
-                       config_text(model_config(o->model), KNOB_PARALLEL),
-                       model_state_bytes(o->model)
-                           ? "models with layers that keep a state are not served by several processes"
-                           : "replicas do not serve requests that come and go",
-                       model_state_bytes(o->model) ? "" : ", tpN or ppN");
+    if ((rc = check_parallel(o->model, why))) return rc;
     if (config_choice(model_config(o->model), KNOB_KV_CACHE) != CACHE_PAGED)
         return err_set(
             why, ERR_USAGE,
             "kv_cache=%s: requests that come and go share the blocks of a paged KV cache; expected "
             "kv_cache=paged",
             config_text(model_config(o->model), KNOB_KV_CACHE));
-    enum err_code rc = serving_options_of(&options, o->model, why);
-    if (rc) return rc;
+    if ((rc = serving_options_of(&options, o->model, why))) return rc;
     struct serving *s = calloc(1, sizeof *s);
     if (!s) return err_set(why, ERR_NOMEM, "out of memory");
     const size_t sequences = (size_t)options.max_sequences;

@@ -35,16 +35,27 @@ expect 4 rank && says err 'mpirun'
 
 echo "the same bits with every number of ranks"
 IDS=$(seq -s, 1 70)
+MORE= # more of the config line
 # same MODEL MODE...: logits of MODEL with each mode are those of one process.
 same() {
   local model=$1 mode
   shift
-  expect 0 logits -m "$model" -C batch_invariant=on --ids "$IDS" --out "$T/one" || return
+  expect 0 logits -m "$model" -C "${MORE}batch_invariant=on" --ids "$IDS" --out "$T/one" || return
   for mode in "$@"; do
-    expect 0 logits -m "$model" -C batch_invariant=on,parallel=$mode --ids "$IDS" --out "$T/several" &&
+    expect 0 logits -m "$model" -C batch_invariant=on,${MORE}parallel=$mode --ids "$IDS" --out "$T/several" &&
       { cmp -s "$T/one" "$T/several" || fail "$model: parallel=$mode has other logits"; }
     none_left "logits with parallel=$mode"
   done
+}
+# near_by LIMIT: "several" differs from "one" by a normalized mean squared error below LIMIT.
+near_by() {
+  [ -z "$PYTHON" ] || python3 - "$T/one" "$T/several" "$1" <<'PY' || fail "logits too far, or the same"
+import array, sys
+a, b = (array.array("f", open(p, "rb").read()) for p in sys.argv[1:3])
+error = sum((x - y) ** 2 for x, y in zip(a, b)) / sum(x * x for x in a)
+print(f"normalized mean squared error {error:.2g}")
+sys.exit(0 if len(a) == len(b) and 0 < error < float(sys.argv[3]) else 1)
+PY
 }
 # What can differ: biases, fused matrices, both, norms of queries, windows and softcaps, layers that are added together.
 for arch in llama gpt2 phi3 gptneox qwen2 qwen3 gemma2 gemma3 command-r falcon; do
@@ -66,6 +77,18 @@ expect 0 logits -m "$T/gpt-oss.gguf" -C batch_invariant=on,compile=off,parallel=
 for format in f32 q4_K int8; do
   expect 0 synth --arch llama --shape tiny -R $format "$T/of.gguf" && same "$T/of.gguf" tp2
 done
+# Positions, of which each process has blocks of 1024: windows, latent attention, sinks and experts, states.
+MORE=ctx=4096,
+IDS=$(awk 'BEGIN { for (i = 0; i < 1100; i++) printf "%s%d", i ? "," : "", 1 + i * i % 90 }')
+for arch in llama gemma3 deepseek2 gpt-oss qwen35; do
+  expect 0 synth --arch $arch --shape tiny -R q8_0 "$T/$arch.gguf" && same "$T/$arch.gguf" cp2
+done
+same "$T/llama.gguf" tp2.cp2 cp2.pp2
+IDS=$(awk 'BEGIN { for (i = 0; i < 3200; i++) printf "%s%d", i ? "," : "", 1 + i * i % 90 }')
+same "$T/llama.gguf" cp4
+expect 0 logits -m "$T/llama.gguf" --ids "$IDS" --out "$T/one"
+expect 0 logits -m "$T/llama.gguf" -C parallel=cp2 --ids "$IDS" --out "$T/several" && near_by 1e-3
+IDS=$(seq -s, 1 70) MORE=
 rm -f "$T"/*.gguf
 expect 0 run -p "Once upon a time" -n 24 && cp "$T/out" "$T/one"
 expect 0 run -p "Once upon a time" -n 24 -C parallel=tp2 && { cmp -s "$T/one" "$T/out" || fail "run: another text with tp2"; }
@@ -75,30 +98,23 @@ expect 0 run -p "Once upon a time" -n 24 -C q4_0,parallel=tp2 && { cmp -s "$T/on
 # A prompt that a pipeline runs in several passes.
 head -c 1500 "$(dirname "$QDYNO")/share/text/held-out.txt" >"$T/prompt"
 expect 0 run -p "$(cat "$T/prompt")" -n 24 -C batch_invariant=on && cp "$T/out" "$T/one"
-for mode in pp2 pp4 tp2.pp2; do
+for mode in pp2 pp4 tp2.pp2 cp2; do
   expect 0 run -p "$(cat "$T/prompt")" -n 24 -C batch_invariant=on,parallel=$mode &&
     { cmp -s "$T/one" "$T/out" || fail "run: another text with $mode"; }
 done
 # Sequences that several replicas have: each generates what one process does.
 expect 0 bench -C batch_invariant=on -C batch_invariant=on,parallel=dp2 -C batch_invariant=on,parallel=tp2.dp2 \
-  -C batch_invariant=on,parallel=pp2.dp2 -w pp40+tg16@b3 -r 1 -o json && json "all(not r['error'] for r in d['rows'])"
+  -C batch_invariant=on,parallel=pp2.dp2 -C batch_invariant=on,parallel=cp2 -w pp40+tg16@b3 -r 1 -o json && json "all(not r['error'] for r in d['rows'])"
 [ -z "$PYTHON" ] || python3 - "$XDG_DATA_HOME/qdyno/qdyno.db" <<'PY' || fail "replicas generate something else"
 import sqlite3, sys
 rows = sqlite3.connect(sys.argv[1]).execute("select config, work_hash, output_hash from cell where output_hash <> ''").fetchall()
-sys.exit(0 if len({r[0] for r in rows}) == 4 and len({r[1:] for r in rows}) == 1 else 1)
+sys.exit(0 if len({r[0] for r in rows}) == 5 and len({r[1:] for r in rows}) == 1 else 1)
 PY
 
 echo "exchanges in fewer bits"
-# near MODE FORMAT LIMIT: its logits differ from those of one process by a normalized mean squared error below LIMIT.
+# near MODE FORMAT LIMIT: its logits are near those of one process.
 near() {
-  expect 0 logits -C batch_invariant=on,parallel=$1,exchange=$2 --ids "$IDS" --out "$T/several" || return
-  [ -z "$PYTHON" ] || python3 - "$T/one" "$T/several" "$3" <<'PY' || fail "exchange=$2 with $1: logits too far, or the same"
-import array, sys
-a, b = (array.array("f", open(p, "rb").read()) for p in sys.argv[1:3])
-error = sum((x - y) ** 2 for x, y in zip(a, b)) / sum(x * x for x in a)
-print(f"normalized mean squared error {error:.2g}")
-sys.exit(0 if len(a) == len(b) and 0 < error < float(sys.argv[3]) else 1)
-PY
+  expect 0 logits -C batch_invariant=on,parallel=$1,exchange=$2 --ids "$IDS" --out "$T/several" && near_by $3
 }
 expect 0 logits -C batch_invariant=on --ids "$IDS" --out "$T/one"
 for mode in tp2 tp4 pp2 tp2.pp2; do
@@ -125,6 +141,8 @@ expect 0 bench -C parallel=tp2.dp2 -w tg8@b2 -r 1 && says out 'rank 3 \(tp 2/2 d
 expect 0 bench -C parallel=tp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 0 bench -C parallel=pp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 4 bench -C parallel=dp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err replicas
+expect 4 bench -C parallel=cp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err 'positions of each sequence'
+expect 4 serve -C parallel=cp2 --port 0 && says err 'positions'
 "$QDYNO" ab default parallel=tp2 -w tg4 --control 0 --warmup 1 --max-blocks 6 --budget 30s -o json >"$T/out" 2>"$T/err"
 [ $? -le 3 ] && [ -n "$PYTHON" ] && { python3 - "$XDG_DATA_HOME/qdyno/qdyno.db" <<'PY' || fail "cells of an A/B have no figures of ranks"; }
 import json, sqlite3, sys
@@ -198,7 +216,7 @@ expect 0 fit -C default -C parallel=tp2 -C parallel=pp2 -C parallel=dp2 -c 128 -
   json "all(0 < r['rank_bytes'] < r['total_bytes'] for r in d['rows'][1:3]) and d['rows'][3]['rank_bytes'] > d['rows'][1]['rank_bytes']"
 expect 0 advise --ranks 3 -o json && json "d['schema'] == 'qdyno.parallel/1' and d['measured'] is False and d['rows'][0]['config'] == 'off'" &&
   json "all(r['decode_tok_s'] is None for r in d['rows'][1:])" # 3 processes: exchanges were not measured
-expect 0 advise --ranks 2 --sequences 2 -o json && json "d['measured'] is True and [r['config'] for r in d['rows']] == ['off', 'tp2', 'pp2', 'dp2']" &&
+expect 0 advise --ranks 2 --sequences 2 -o json && json "d['measured'] is True and [r['config'] for r in d['rows']] == ['off', 'tp2', 'cp2', 'pp2', 'dp2']" &&
   json "all(r['error'] is None and 0 <= r['exchange_ratio'] < 1 for r in d['rows'][1:])"
 # By a slow network, tensor parallelism spends nearly all of its time in exchanges, and more than by a fast one.
 expect 0 advise --ranks 2 --network 100m/1000us -o json && slow=$(value "d['rows'][1]['exchange_ratio']")
@@ -216,7 +234,7 @@ expect 4 logits -C hosts="$T/h" --ids 1 --out "$T/x" && says err 'parallel'
 expect 4 logits -m "$(dirname "$0")/../data/arch-golden-2/gemma4-ple.gguf" -C parallel=pp2 --ids 1 --out "$T/x" && says err 'share keys'
 expect 4 logits -C parallel=pp64 --ids 1 --out "$T/x" && says err 'layers'
 expect 4 logits -C parallel=dp2 --ids 1 --out "$T/x" && says err 'sequences'
-expect 4 logits -C parallel=cp2 --ids 1 --out "$T/x" && says err 'cpN'
+expect 4 logits -C parallel=cp2,attention=plain --ids 1 --out "$T/x" && says err 'attention=plain'
 expect 4 logits -C parallel=tp64 --ids 1 --out "$T/x" && says err 'heads'
 
 echo "a rank that dies or hangs"

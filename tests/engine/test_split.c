@@ -162,9 +162,11 @@ static void every_layer_has_a_rank(void **state)
     static const struct {
         struct parallel mode;
         int layers;
-    } CASES[] = {
-        { { 1, 1, 3, 1 }, 7 }, { { 2, 1, 2, 2 }, 30 }, { { 4, 1, 1, 1 }, 3 }, { { 1, 1, 5, 3 }, 5 }
-    };
+    } CASES[] = { { { 1, 1, 3, 1 }, 7 },
+                  { { 2, 1, 2, 2 }, 30 },
+                  { { 4, 1, 1, 1 }, 3 },
+                  { { 1, 1, 5, 3 }, 5 },
+                  { { 2, 3, 2, 2 }, 8 } };
     (void)state;
     for (size_t c = 0; c < COUNT_OF(CASES); c++) {
         const struct parallel *m = &CASES[c].mode;
@@ -176,7 +178,7 @@ static void every_layer_has_a_rank(void **state)
                 CHECK_EQ(part_rank(&p, p.replica, p.stage, p.tp_rank), r);
                 have += part_has_layer(&p, l);
             }
-            CHECK_EQ(have, m->tp * m->dp);
+            CHECK_EQ(have, m->tp * m->cp * m->dp);
         }
     }
 }
@@ -208,8 +210,41 @@ static void plans(void **state)
     CHECK_EQ(labs((long)(one.kv - two.kv)) <= 256 * 8, true); /* rounded to cache lines, in each layer */
     CHECK_EQ(two.rank_total < one.total, true);
     CHECK_EQ(two.total, two.weights + two.kv + two.compute + two.scratch);
+    /* 5000 positions: rank 0 has blocks 0, 2 and 4 of 1024, the last with 904, and rank 1 blocks 1 and 3 */
+    CHECK_OK(config_parse(&c, "batch=8", &why));
+    CHECK_OK(plan_memory(&one, g, &c, NULL, 5000, 1, &why));
+    CHECK_OK(config_parse(&c, "batch=8,parallel=cp2", &why));
+    CHECK_OK(plan_memory(&two, g, &c, NULL, 5000, 1, &why));
+    CHECK_EQ(labs((long)(one.kv - two.kv)) <= one.kv / 100, true);
+    CHECK_EQ(two.rank_total < one.total, true);
     gguf_close(g);
     unlink(path);
+}
+
+/* Ranks have the positions between them, each in a place of its own that a cache of its size has. */
+static void positions_are_divided(void **state)
+{
+    static const int CONTEXTS[] = { 1, 31, 1024, 1025, 2049, 5000, 9000 };
+    const struct model_shape s = shape_of(4, 2, 64);
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CONTEXTS); i++)
+        for (int cp = 2; cp <= 4; cp++) {
+            int owned = 0;
+            for (int r = 0; r < cp; r++) {
+                const struct model_session e = { .ctx = CONTEXTS[i],
+                                                 .sequences = 3,
+                                                 .part = part_of(&(struct parallel){ 1, cp, 1, 1 }, r, 1),
+                                                 .k_format = &FORMATS[FORMAT_F16],
+                                                 .v_format = &FORMATS[FORMAT_F16] };
+                const struct kv_layer kv = session_kv_layer(&e, &s, 0);
+                const struct attention_share own = part_share(&e.part);
+                const int have = share_before(&own, e.ctx), room = kv.blocks / e.sequences * kv.block_tokens;
+                CHECK_EQ(have <= room && room < have + 2 * KV_BLOCK_TOKENS, true);
+                CHECK_EQ(kv.blocks % e.sequences, 0);
+                owned += have;
+            }
+            CHECK_EQ(owned, CONTEXTS[i]);
+        }
 }
 
 /* Sizes by hand; a row comes back with the format's error, whatever its length; a NaN is not lost. */
@@ -252,6 +287,7 @@ int main(void)
         cmocka_unit_test(rows_are_divided),
         cmocka_unit_test(heads_stay_with_their_keys),
         cmocka_unit_test(every_layer_has_a_rank),
+        cmocka_unit_test(positions_are_divided),
         cmocka_unit_test(plans),
         cmocka_unit_test(wires),
     };

@@ -35,7 +35,7 @@ const struct document DOCUMENT_PARALLEL = {
     .members = "model machine ranks sequences network measured fastest_prefill fastest_decode",
 };
 
-enum { WAYS = 16 };
+enum { WAYS = 48, KINDS = 4 };
 
 /* A way to run the model, and its prediction. */
 struct way {
@@ -66,19 +66,24 @@ static void ways_add(struct ways *w, struct parallel mode)
     w->n++;
 }
 
+/* The way that divides a model by kind i in a parts and by kind j in b, in the order of struct parallel. */
+static void ways_add_product(struct ways *w, int i, int a, int j, int b)
+{
+    struct parallel p = { 1, 1, 1, 1 };
+    int *const numbers[KINDS] = { &p.tp, &p.cp, &p.pp, &p.dp };
+    *numbers[i] *= a;
+    *numbers[j] *= b;
+    ways_add(w, p);
+}
+
 /* One process, each kind alone, and all products of two kinds. */
 static void ways_fill(struct ways *w, int ranks)
 {
-    ways_add(w, (struct parallel){ 1, 1, 1, 1 });
-    ways_add(w, (struct parallel){ .tp = ranks, .cp = 1, .pp = 1, .dp = 1 });
-    ways_add(w, (struct parallel){ .tp = 1, .cp = 1, .pp = ranks, .dp = 1 });
-    ways_add(w, (struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = ranks });
-    for (int a = 2; a <= ranks / 2 && w->n + 3 <= WAYS; a++) {
-        if (ranks % a) continue;
-        ways_add(w, (struct parallel){ .tp = a, .cp = 1, .pp = ranks / a, .dp = 1 });
-        ways_add(w, (struct parallel){ .tp = a, .cp = 1, .pp = 1, .dp = ranks / a });
-        ways_add(w, (struct parallel){ .tp = 1, .cp = 1, .pp = a, .dp = ranks / a });
-    }
+    ways_add_product(w, 0, 1, 0, 1);
+    for (int i = 0; i < KINDS; i++) ways_add_product(w, i, ranks, i, 1);
+    for (int a = 2; a <= ranks / 2; a++)
+        for (int i = 0; i < KINDS && ranks % a == 0; i++)
+            for (int j = i + 1; j < KINDS; j++) ways_add_product(w, i, a, j, ranks / a);
 }
 
 static void put_way(struct table *t, const struct way *w)
