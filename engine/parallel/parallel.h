@@ -157,7 +157,7 @@ void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes);
 /* Time inside passes and training steps so far, exchanges included. */
 double rank_worked(const struct rank *r);
 /* Time in exchanges so far that waited for other ranks. Receiving waits until the message arrives. Sending
- * and all-gathers do not say when the other ranks joined: the fastest one of its size so far counts as the
+ * and gathers do not say when the other ranks joined: the fastest one of its size so far counts as the
  * exchange, and what others take longer as waiting. */
 double rank_waited(const struct rank *r);
 

@@ -23,7 +23,7 @@ enum { SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
 enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
 
 /* The shortest exchange of one kind and size so far. */
-enum exchange { EXCHANGE_GATHER, EXCHANGE_SEND, EXCHANGES };
+enum exchange { EXCHANGE_ALL_GATHER, EXCHANGE_GATHER, EXCHANGE_SEND, EXCHANGES };
 struct fastest {
     int64_t bytes, ns;
 };
@@ -279,7 +279,7 @@ void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *a
     r->module->all_gather(group, mine, n, all, bytes, at);
     int64_t total = 0;
     for (int i = 0; i < r->module->group_size(group); i++) total += bytes[i];
-    count_exchange(r, EXCHANGE_GATHER, total, start);
+    count_exchange(r, EXCHANGE_ALL_GATHER, total, start);
     r->exchanged_bytes += total - n;
 }
 
@@ -287,10 +287,12 @@ void rank_gather(struct rank *r, int group, int root, const void *mine, int n, v
                  const int *at, bool is_root)
 {
     const int64_t start = clock_ns();
+    int64_t received = 0;
     r->module->gather(group, root, mine, n, all, bytes, at);
-    r->exchange_ns += clock_ns() - start;
     for (int i = 0; i < r->module->group_size(group) && is_root; i++)
-        if (i != root) r->exchanged_bytes += bytes[i];
+        if (i != root) received += bytes[i];
+    count_exchange(r, is_root ? EXCHANGE_GATHER : EXCHANGE_SEND, is_root ? received : n, start);
+    r->exchanged_bytes += received;
 }
 
 /* Rank 0: pass signs of life of the others on. */

@@ -52,7 +52,10 @@ static void check_role(const struct parallel *m, int rank, const struct part *p)
     const struct {
         const char *kind;
         int index, of;
-    } PARTS[] = { { "tp", p->tp_rank, p->tp }, { "pp", p->stage, p->pp }, { "dp", p->replica, p->dp } };
+    } PARTS[] = { { "tp", p->tp_rank, p->tp },
+                  { "cp", p->cp_rank, p->cp },
+                  { "pp", p->stage, p->pp },
+                  { "dp", p->replica, p->dp } };
     char role[64], wanted[32];
     parallel_role(m, rank, role, sizeof role);
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
