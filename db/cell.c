@@ -7,14 +7,21 @@
 #include <string.h>
 
 static const struct db_column CELL_COLUMNS[] = {
-    DB_COLUMN(cell_row, id, I64),           DB_COLUMN(cell_row, run_id, I64),
-    DB_COLUMN(cell_row, arm, INT),          DB_COLUMN(cell_row, block, INT),
-    DB_COLUMN(cell_row, slot, INT),         DB_COLUMN(cell_row, phase, TEXT),
-    DB_COLUMN(cell_row, discarded, BOOL),   DB_COLUMN(cell_row, discard_reason, TEXT),
-    DB_COLUMN(cell_row, config, TEXT),      DB_COLUMN(cell_row, work_hash, TEXT),
-    DB_COLUMN(cell_row, output_hash, TEXT), DB_COLUMN(cell_row, started_ms, I64),
-    DB_COLUMN(cell_row, seconds, REAL),     DB_COLUMN(cell_row, error, TEXT),
-    DB_COLUMN(cell_row, worker_json, TEXT),
+    DB_COLUMN(cell_row, id, I64),
+    DB_COLUMN(cell_row, run_id, I64),
+    DB_COLUMN(cell_row, arm, INT),
+    DB_COLUMN(cell_row, block, INT),
+    DB_COLUMN(cell_row, slot, INT),
+    DB_COLUMN(cell_row, phase, TEXT),
+    DB_COLUMN(cell_row, discarded, BOOL),
+    DB_COLUMN(cell_row, discard_reason, TEXT),
+    DB_COLUMN(cell_row, config, TEXT),
+    DB_COLUMN(cell_row, work_hash, TEXT),
+    DB_COLUMN(cell_row, output_hash, TEXT),
+    DB_COLUMN(cell_row, started_ms, I64),
+    DB_COLUMN(cell_row, seconds, REAL),
+    DB_COLUMN(cell_row, error, TEXT),
+    DB_COLUMN(cell_row, worker_json, OWNED),
 };
 static const struct db_table CELL = DB_TABLE("cell", cell_row, CELL_COLUMNS);
 
@@ -99,6 +106,7 @@ enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct meas
 {
     enum err_code rc = db_begin(d, STORE_CELL, why);
     if (rc) return rc;
+    if (!c->worker_json) c->worker_json = "";
     rc = db_table_insert(d, &CELL, c, STORE_CELL, why);
     if (!rc && n_m) rc = measurements_insert(d, c->id, m, n_m, why);
     if (!rc && n_samples) rc = samples_insert(d, c->id, samples, n_samples, why);
@@ -158,14 +166,38 @@ enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, c
         why, "itt", run_id, except, except2);
 }
 
+/* Moves the texts of a list behind its rows, so that one call of free() frees all of it. A text is NULL only
+ * in a damaged file. */
+static enum err_code texts_move(struct cell_row **cells, int n, struct err *why)
+{
+    struct cell_row *from = *cells;
+    const size_t rows = (size_t)n * sizeof *from;
+    size_t bytes = rows;
+    for (int i = 0; i < n; i++) bytes += (from[i].worker_json ? strlen(from[i].worker_json) : 0) + 1;
+    struct cell_row *all = malloc(bytes);
+    if (all) memcpy(all, from, rows);
+    for (size_t i = 0, at = rows; i < (size_t)n; i++) {
+        char *text = (char *)from[i].worker_json; /* DB_COLUMN_OWNED */
+        const size_t size = (text ? strlen(text) : 0) + 1;
+        if (all) all[i].worker_json = memcpy((char *)all + at, text ? text : "", size);
+        at += size;
+        free(text);
+    }
+    free(from);
+    *cells = all;
+    return all ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory reading cells");
+}
+
 enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why)
 {
     const struct db_query q = { .table = &CELL,
                                 .doing = "list cells",
                                 .tail = "WHERE run_id = ? ORDER BY id" };
     void *list;
-    const enum err_code rc = db_table_list(d, &q, &list, n, why, "i", run_id);
+    enum err_code rc = db_table_list(d, &q, &list, n, why, "i", run_id);
     *cells = list;
+    if (!rc && *n) rc = texts_move(cells, *n, why);
+    if (rc) *n = 0;
     return rc;
 }
 

@@ -158,8 +158,10 @@ struct cell_row {
     char work_hash[24], output_hash[24];
     int64_t started_ms;
     double seconds;
-    char error[256];        /* "": it ran without an error */
-    char worker_json[4096]; /* what the worker really ran, without raw samples */
+    char error[256]; /* "": it ran without an error */
+    /* What the worker really ran, without raw samples. Borrowed; NULL is stored as "". From db_cell_list:
+     * never NULL, in the memory of the list. */
+    const char *worker_json;
     /* Stored with the cell in the same transaction. Borrowed; NULL: none. db_cell_list leaves them NULL. */
     const struct request_rows *requests;
     struct span_row *spans; /* [n_spans]; db_cell_insert fills in their ids and cell_id */
@@ -271,7 +273,7 @@ enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, c
 /* Marks all cells of a stored block as discarded. */
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why);
-/* All cells of a run, in order of insertion. */
+/* All cells of a run, in order of insertion. *cells owned: free. */
 enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why);
 /* One measurement of a cell; NAN: absent. */
 double db_measurement_get(struct db *d, int64_t cell_id, const char *metric);

@@ -32,6 +32,10 @@ enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c)
     x->totals.cell_seconds += c->seconds;
     x->totals.cells++;
     if (c->failure.code) return arm_fail(x, arm, &c->failure);
+    if (json_object_get(c->answer, "ranks")) {
+        arm_ranks_read(&state_edit(x)->arm[arm], json_object_get(c->answer, "ranks"));
+        state_done(x);
+    }
     char *first = x->totals.work_hash[work_of_arm(&x->state.spec, arm)];
     if (!*first) {
         snprintf(first, sizeof(x->totals.work_hash[0]), "%s", c->work_hash);

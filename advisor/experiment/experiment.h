@@ -12,6 +12,7 @@
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
+#include "engine/parallel/parallel.h"
 #include "engine/plan/plan.h"
 #include "engine/serve/serve.h"
 #include "kernels/kernels.h"
@@ -341,7 +342,13 @@ struct experiment_arm {
     int itl_samples;         /* token latencies in value[METRIC_ITL_*]; too few for a percentile: it is NAN */
     struct memory_plan plan; /* total -1 until known */
     int cells;
+    /* parallel=: what each process of the arm used in its newest cell, which may be running; 0: unknown */
+    int ranks;
+    struct rank_usage rank[RANKS_MAX];
 };
+/* From the list "ranks" of a worker's answer or progress event, without those that ended. False: it is none,
+ * *a is unchanged. */
+bool arm_ranks_read(struct experiment_arm *a, const json_t *list);
 
 /* Arm k against A, from the blocks in which both ran. Effects are log ratios of the compared metric, with the
  * sign turned so that positive means that k is better (METRICS[].better). */
@@ -490,6 +497,10 @@ struct experiment_state {
         char kind[12], text[320];
     } event[EXPERIMENT_EVENTS]; /* newest last */
 };
+/* How an arm is divided among processes. */
+struct parallel experiment_arm_parallel(const struct experiment_state *s, int arm);
+/* The known ranks of all arms together. */
+int experiment_ranks(const struct experiment_state *s);
 
 /* The config line of an arm, with its workload if it has its own: "q8_0 on tg64@b16". Returns buf. */
 char *experiment_arm_line(const struct experiment_state *s, int arm, char *buf, size_t size);

@@ -270,8 +270,15 @@ void experiment_spans_early(struct experiment *x); /* those that waited for the 
 
 /* Between two cells: waits while a pause is requested. FLOW_CONTINUE: there was none. */
 enum flow experiment_wait_while_paused(struct experiment *x);
-/* The callback of arms: updates the state, and cancels the request when a stop is requested. */
+/* The callback of arms: updates the state, and cancels the request when a stop is requested. experiment_event
+ * is for the running arm and has the experiment as its ctx; where arms take turns, each has a struct
+ * arm_events. */
+struct arm_events {
+    struct experiment *x;
+    int arm;
+};
 bool experiment_event(void *ctx, const json_t *event);
+bool experiment_arm_event(void *ctx, const json_t *event);
 /* Starts one process per arm and sets the lifetime to what memory allows. */
 enum flow processes_load(struct experiment *x);
 /* After warm-up: sets the lifetime by the specification and the cost of starting. */
@@ -320,5 +327,7 @@ void experiment_budget_end(struct experiment *x);
 enum flow quality_run(struct experiment *x);
 /* Reads a stored cell of quality into the state. False: the cell is none. */
 bool quality_rebuild(struct experiment_state *s, const struct cell_row *c);
+/* ranks.c: the ranks of each arm from its newest stored cell that has them. */
+void ranks_rebuild(struct experiment_state *s, const struct cell_row *cells, int n);
 
 #endif

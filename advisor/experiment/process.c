@@ -57,30 +57,44 @@ static void change_pass_on(struct experiment *x)
     x->changed_by_hand = true;
 }
 
-bool experiment_event(void *ctx, const json_t *event)
+/* A progress event of an arm. */
+static void progress_take(struct experiment_state *s, int arm, const json_t *event)
 {
-    struct experiment *x = ctx;
+    snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", json_get_str(event, "phase", ""));
+    s->cell_done = (int)json_get_int(event, "done", 0);
+    s->cell_of = (int)json_get_int(event, "of", 0);
+    const double seconds = json_get_num(event, "seconds", NAN);
+    occupancy_read(&s->occupancy, arm, json_object_get(event, "occupancy"));
+    if (arm >= 0) arm_ranks_read(&s->arm[arm], json_object_get(event, "ranks"));
+    s->live_known = live_read(&s->live, json_object_get(event, "load")) || s->live_known;
+    s->live_tok_s = seconds > 0 && s->cell_done > 0 ? s->cell_done / seconds : NAN;
+}
+
+bool experiment_arm_event(void *ctx, const json_t *event)
+{
+    const struct arm_events *of = ctx;
+    struct experiment *x = of->x;
     const int64_t now = clock_ns();
     if (event && !strcmp(json_get_str(event, "event", ""), "refused"))
         experiment_log_event(x, "load", "the load was not changed: %s", json_get_str(event, "message", ""));
     change_pass_on(x);
-    /* The screen redraws at most ten times a second; the lock is not taken more often than that. */
-    if (event ? now - x->clock.shown_ns >= 50000000 : now - x->clock.shown_ns >= 100000000) {
+    /* The screen redraws at most ten times a second; the lock is not taken more often than that, except for
+     * the figures of ranks: the worker sends them once a second. */
+    const int64_t pause_ns = json_object_get(event, "ranks") ? 0 : event ? 50000000 : 100000000;
+    if (now - x->clock.shown_ns >= pause_ns) {
         x->clock.shown_ns = now;
         struct experiment_state *s = state_edit(x);
         s->elapsed_s = experiment_elapsed(x);
-        if (event && !strcmp(json_get_str(event, "event", ""), "progress")) {
-            snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", json_get_str(event, "phase", ""));
-            s->cell_done = (int)json_get_int(event, "done", 0);
-            s->cell_of = (int)json_get_int(event, "of", 0);
-            const double seconds = json_get_num(event, "seconds", NAN);
-            occupancy_read(&s->occupancy, s->running_arm, json_object_get(event, "occupancy"));
-            s->live_known = live_read(&s->live, json_object_get(event, "load")) || s->live_known;
-            s->live_tok_s = seconds > 0 && s->cell_done > 0 ? s->cell_done / seconds : NAN;
-        }
+        if (event && !strcmp(json_get_str(event, "event", ""), "progress")) progress_take(s, of->arm, event);
         state_done(x);
     }
     return !atomic_load(&x->stop);
+}
+
+bool experiment_event(void *ctx, const json_t *event)
+{
+    struct experiment *x = ctx;
+    return experiment_arm_event(&(struct arm_events){ x, x->state.running_arm }, event);
 }
 
 void process_end(struct experiment *x, int process)

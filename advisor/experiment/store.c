@@ -350,6 +350,7 @@ enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, st
     s->run_id = run_id;
     enum err_code rc = db_cell_list(d, run_id, &cells, &n, why);
     if (!rc) rc = rebuild_cells(s, l, d, cells, n, discard_open, why);
+    if (!rc) ranks_rebuild(s, cells, n);
     free(cells);
     if (!rc) rc = db_event_list(d, run_id, rebuild_event, s, why);
     if (rc) return rc;

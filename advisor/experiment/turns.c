@@ -104,6 +104,7 @@ enum flow block_in_turns(struct experiment *x, struct block_values *b, int block
 {
     char workload[576];
     struct run_cell what[EXPERIMENT_ARMS];
+    struct arm_events events[EXPERIMENT_ARMS];
     enum flow f = experiment_wait_while_paused(x);
     if (f == FLOW_STOPPED) return f;
     if ((f = prepare_all(x, b)) != FLOW_CONTINUE) return f;
@@ -115,12 +116,13 @@ enum flow block_in_turns(struct experiment *x, struct block_values *b, int block
     b->cells = b->arms;
     for (int i = 0; i < b->cells; i++) {
         const int arm = b->arm[b->place[i]];
+        events[i] = (struct arm_events){ x, arm };
         what[i] = (struct run_cell){ .arm = x->pool.process[process_of(x, b, b->place[i])],
                                      .workload = workload,
                                      .repeats = repeats,
                                      .seed = x->state.spec.seed,
-                                     .event = experiment_event,
-                                     .ctx = x,
+                                     .event = experiment_arm_event,
+                                     .ctx = &events[i],
                                      .contamination = CONTAMINATION_DISCARDS,
                                      .control_frequency = x->state.control_frequency,
                                      .sample_conditions = i == b->cells - 1,

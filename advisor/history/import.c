@@ -328,7 +328,7 @@ static enum err_code cell_put(struct db *d, int64_t run, int arm, const struct t
     int n = 0;
     snprintf(c.phase, sizeof c.phase, "bench");
     snprintf(c.config, sizeof c.config, "%s", t->config);
-    snprintf(c.worker_json, sizeof c.worker_json, "{\"foreign\":true}");
+    c.worker_json = "{\"foreign\":true}";
     const struct {
         enum metric_id metric;
         double value;

@@ -275,14 +275,22 @@ void run_measure_end(struct run *r, struct measured_cell *c)
     cell_clock_stop(c, r->sampler, r->window, &r->samples);
 }
 
-/* What the caller wants to keep of a cell, or all that its process answered; in both, the figures of ranks.
- */
-static void put_echo(char *buf, size_t size, const json_t *echo, const json_t *answer)
+/* What the caller wants to keep of a cell, or all that its process answered, as far as it is short; in both,
+ * the figures of all ranks. Owned: free; NULL: nothing. */
+static char *echo_text(const json_t *echo, const json_t *answer)
 {
+    enum { SHORT = 4096 };
+    char text[SHORT];
     json_t *kept = json_copy((json_t *)(echo ? echo : answer)), *ranks = json_object_get(answer, "ranks");
-    if (kept && ranks) json_object_set(kept, "ranks", ranks);
-    if (kept) run_echo_text(buf, size, kept);
+    if (!kept) return NULL;
+    json_object_del(kept, "ranks");
+    run_echo_text(text, sizeof text, kept);
     json_decref(kept);
+    if (!ranks || json_parse(&kept, text, strlen(text), NULL)) return strdup(text);
+    json_object_set(kept, "ranks", ranks);
+    char *line = json_line(kept);
+    json_decref(kept);
+    return line;
 }
 
 enum err_code run_store(struct run *r, const struct run_place *p, const struct measured_cell *c,
@@ -292,9 +300,12 @@ enum err_code run_store(struct run *r, const struct run_place *p, const struct m
     snprintf(row.phase, sizeof row.phase, "%s", p->phase);
     snprintf(row.config, sizeof row.config, "%s", p->config);
     snprintf(row.error, sizeof row.error, "%s", c->failure.code ? c->failure.message : "");
-    put_echo(row.worker_json, sizeof row.worker_json, p->echo, c->answer);
+    char *echo = echo_text(p->echo, c->answer);
+    row.worker_json = echo;
     const int stored = cell_thin(r->window, r->samples, c->begun_ns, r->stored);
-    return cell_insert(r->db, &row, c, r->stored, stored, why);
+    const enum err_code rc = cell_insert(r->db, &row, c, r->stored, stored, why);
+    free(echo);
+    return rc;
 }
 
 /* The key of the member that takes most text; NULL when `o` has no members. */

@@ -101,6 +101,9 @@ enum err_code parallel_parse(struct parallel *out, const char *text, struct err 
 int parallel_ranks(const struct parallel *p); /* the product: number of processes */
 /* The canonical text. Returns buf. */
 const char *parallel_text(const struct parallel *p, char *buf, size_t size);
+/* What rank `rank` of parallel_ranks(p) does, parts counted from 1: "tp 1/2", "tp 2/2 pp 1/2"; "" of one
+ * process. Returns buf. */
+const char *parallel_role(const struct parallel *p, int rank, char *buf, size_t size);
 
 /* ERR_USAGE unless training can be divided so: dpN only, N a power of 2 that divides the batches of a step,
  * whose gradients are summed in pairs (engine/train/sums.h). */

@@ -63,6 +63,21 @@ const char *parallel_text(const struct parallel *p, char *buf, size_t size)
     return buf;
 }
 
+/* Ranks are numbered with the first kind fastest (engine/plan/split.h). */
+const char *parallel_role(const struct parallel *p, int rank, char *buf, size_t size)
+{
+    struct parallel copy = *p;
+    int n = snprintf(buf, size, "%s", "");
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        const int parts = *kind_of(&copy, i);
+        if (parts > 1 && n < (int)size)
+            n += snprintf(buf + n, size - (size_t)n, "%s%s %d/%d", n ? " " : "", KINDS[i], rank % parts + 1,
+                          parts);
+        rank /= parts;
+    }
+    return buf;
+}
+
 struct parallel config_parallel(const struct config *c)
 {
     struct parallel p;

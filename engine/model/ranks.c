@@ -329,7 +329,7 @@ void model_rank_execute(struct model **m, struct rank *r, const struct rank_comm
         rc = model_copy_block(*m, number(c, 0), number(c, 1), &why);
         rank_answer(r, failed(rc, &why), NULL, 0);
         break;
-    case RANK_OP_USAGE: rank_answer_usage(r, *m ? (*m)->plan.total : 0); break;
+    case RANK_OP_USAGE: rank_answer_usage(r, *m ? (*m)->plan.total : 0, *m ? (*m)->plan.weights : -1); break;
     case RANK_OP_MEASURE:
     case RANK_OP_CLOSE:
     case RANK_OP_TRAIN_OPEN:

@@ -17,7 +17,7 @@
 #include "base/base.h"
 #include "engine/parallel/module.h"
 
-enum { RANKS_MAX = 64 };
+enum { RANKS_MAX = 64, RANK_HOST = 64 };
 
 /* What ranks can be asked to do. engine/worker/rank_serve.c executes it. */
 enum rank_op {
@@ -47,11 +47,31 @@ struct rank_batch {
 
 /* What a rank used since it started. */
 struct rank_usage {
-    double cpu_s, exchange_s; /* exchange_s: in exchanges with others, waiting for them included */
-    int64_t exchanged_bytes;  /* received from others */
+    double cpu_s;
+    double work_s;           /* inside passes and training steps, exchanges included */
+    double exchange_s;       /* in exchanges with others, waiting for them included */
+    double wait_s;           /* the part of exchange_s that waits for others (rank_waited) */
+    int64_t exchanged_bytes; /* received from others */
     int64_t peak_rss_bytes, rss_bytes, plan_bytes;
     int64_t start_rss_bytes; /* when it had joined the others, without a model */
+    int64_t weight_bytes;    /* planned for its part of the weights; -1: unknown */
+    char host[RANK_HOST];    /* name of its machine; "": unknown */
 };
+/* As a JSON object, with a key for each member. New reference. */
+json_t *rank_usage_to_json(const struct rank_usage *u);
+/* A member whose key is absent becomes unknown (NAN, -1, ""). False: it is no object, *out is unchanged. */
+bool rank_usage_from_json(struct rank_usage *out, const json_t *object);
+/* What was used since `before`: times and bytes of exchanges are differences, memory and host are those of
+ * now. */
+struct rank_usage rank_usage_since(const struct rank_usage *now, const struct rank_usage *before);
+/* The objects of a list, without those that are none, and RANKS_MAX at most. Returns their number. */
+int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list);
+
+/* What a rank did with its time in passes. */
+enum rank_share { RANK_COMPUTE, RANK_WAIT, RANK_EXCHANGE, RANK_SHARES };
+/* The shares of rank `i` of n, of the longest time that one of them spent in passes; NAN: unknown. What is
+ * missing to 1 is time in which this rank was in no pass. */
+void rank_shares(double share[RANK_SHARES], const struct rank_usage *ranks, int n, int i);
 
 /* ---------------------------------------------------------------- the leader */
 
@@ -117,9 +137,9 @@ bool rank_next(struct rank *r, struct rank_command *out);
  * rank that has one, else rank 0's payload. */
 void rank_answer(struct rank *r, const struct err *failed, const struct rank_bytes *payload, int count);
 
-/* Answer RANK_OP_USAGE with what each rank used; all ranks call it. plan_bytes: planned memory of this one.
- */
-void rank_answer_usage(struct rank *r, int64_t plan_bytes);
+/* Answer RANK_OP_USAGE with what each rank used; all ranks call it. plan_bytes: planned memory of this one,
+ * and weight_bytes of its weights. */
+void rank_answer_usage(struct rank *r, int64_t plan_bytes, int64_t weight_bytes);
 
 /* The parts of the ranks of a group, one after the other: all = parts[bytes[i]] at at[i]. Counts the time. */
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
@@ -134,6 +154,12 @@ void rank_receive(struct rank *r, int from, void *x, size_t n);
 void rank_join(struct rank *r);
 /* Time in the exchanges above so far, and bytes received there. */
 void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes);
+/* Time inside passes and training steps so far, exchanges included. */
+double rank_worked(const struct rank *r);
+/* Time in exchanges so far that waited for other ranks. Receiving waits until the message arrives. Sending
+ * and gathers do not say when the other ranks joined: the fastest one of its size so far counts as the
+ * exchange, and what others take longer as waiting. */
+double rank_waited(const struct rank *r);
 
 /* Tell the leader that work goes on, at most once a second: rank 0 itself, others through it. Cheap. */
 void rank_alive(struct rank *r);

@@ -22,6 +22,13 @@ enum { TAG_COMMAND = 1, TAG_DATA = 3, TAG_ALIVE = 4, TAG_DONE = 5, MESSAGE_MAX =
 enum { SPIN_NS = 1000000, SHORT_NS = 50000000, ALIVE_NS = 1000000000 };
 enum { PAUSE_SHORT_NS = 50000, PAUSE_LONG_NS = 1000000 };
 
+/* The shortest exchange of one kind and size so far. */
+enum exchange { EXCHANGE_ALL_GATHER, EXCHANGE_GATHER, EXCHANGE_SEND, EXCHANGES };
+struct fastest {
+    int64_t bytes, ns;
+};
+enum { SIZES = 61 }; /* a prime: sizes are multiples of powers of two, and few different ones occur */
+
 /* The module needs it, but is not linked to it. */
 #ifdef QDYNO_MPI_LIBRARY
 static const char MPI_LIBRARY[] = QDYNO_MPI_LIBRARY;
@@ -38,7 +45,9 @@ struct rank {
     int fd; /* of rank 0: the leader; -1 */
     struct str payload;
     int64_t alive_ns;
-    int64_t exchange_ns, exchanged_bytes;
+    int64_t exchange_ns, exchanged_bytes, wait_ns;
+    int64_t work_ns, pass_began_ns; /* pass_began_ns 0: no pass runs */
+    struct fastest fastest[EXCHANGES][SIZES];
 };
 
 const struct rank_place *rank_place(const struct rank *r)
@@ -200,6 +209,7 @@ bool rank_next(struct rank *r, struct rank_command *out)
         if (f.bytes) r->module->receive(0, TAG_COMMAND, r->payload.data, (int)f.bytes);
     }
     r->alive_ns = clock_ns();
+    r->pass_began_ns = f.what == RANK_OP_FORWARD || f.what == RANK_OP_TRAIN_STEP ? r->alive_ns : 0;
     *out = (struct rank_command){ (enum rank_op)f.what, r->payload.data, (size_t)f.bytes };
     return there;
 }
@@ -232,6 +242,8 @@ static const struct report *collect_reports(struct rank *r, const struct report 
 void rank_answer(struct rank *r, const struct err *failed, const struct rank_bytes *payload, int count)
 {
     struct report mine = { .code = failed ? failed->code : ERR_OK }, all[RANKS_MAX];
+    if (r->pass_began_ns) r->work_ns += clock_ns() - r->pass_began_ns;
+    r->pass_began_ns = 0;
     if (failed) snprintf(mine.message, sizeof mine.message, "rank %d: %s", r->place.rank, failed->message);
     const struct report *first = collect_reports(r, &mine, all);
     if (r->place.rank) return;
@@ -248,24 +260,39 @@ void rank_answer(struct rank *r, const struct err *failed, const struct rank_byt
     for (int i = 0; i < count && there; i++) there = frame_write(r->fd, payload[i].data, payload[i].n);
 }
 
+/* Counts an exchange that began at `start`; what it took longer than the fastest one was waiting
+ * (rank_waited).
+ */
+static void count_exchange(struct rank *r, enum exchange kind, int64_t bytes, int64_t start)
+{
+    struct fastest *f = &r->fastest[kind][bytes % SIZES];
+    const int64_t took = clock_ns() - start;
+    if (f->bytes != bytes || took < f->ns) *f = (struct fastest){ bytes, took };
+    r->exchange_ns += took;
+    r->wait_ns += took - f->ns;
+}
+
 void rank_all_gather(struct rank *r, int group, const void *mine, int n, void *all, const int *bytes,
                      const int *at)
 {
     const int64_t start = clock_ns();
     r->module->all_gather(group, mine, n, all, bytes, at);
-    r->exchange_ns += clock_ns() - start;
-    r->exchanged_bytes -= n;
-    for (int i = 0; i < r->module->group_size(group); i++) r->exchanged_bytes += bytes[i];
+    int64_t total = 0;
+    for (int i = 0; i < r->module->group_size(group); i++) total += bytes[i];
+    count_exchange(r, EXCHANGE_ALL_GATHER, total, start);
+    r->exchanged_bytes += total - n;
 }
 
 void rank_gather(struct rank *r, int group, int root, const void *mine, int n, void *all, const int *bytes,
                  const int *at, bool is_root)
 {
     const int64_t start = clock_ns();
+    int64_t received = 0;
     r->module->gather(group, root, mine, n, all, bytes, at);
-    r->exchange_ns += clock_ns() - start;
     for (int i = 0; i < r->module->group_size(group) && is_root; i++)
-        if (i != root) r->exchanged_bytes += bytes[i];
+        if (i != root) received += bytes[i];
+    count_exchange(r, is_root ? EXCHANGE_GATHER : EXCHANGE_SEND, is_root ? received : n, start);
+    r->exchanged_bytes += received;
 }
 
 /* Rank 0: pass signs of life of the others on. */
@@ -282,10 +309,12 @@ static void forward_alive(struct rank *r)
 /* Wait for a message, without the processor if another thread can use it. */
 static void wait_data(struct rank *r, int from, int tag)
 {
+    const int64_t start = clock_ns();
     while (!r->module->arrived(from, tag)) {
         if (r->place.rank == 0) forward_alive(r);
         sched_yield();
     }
+    r->wait_ns += clock_ns() - start;
 }
 
 void rank_send(struct rank *r, int to, const void *x, size_t n)
@@ -293,7 +322,7 @@ void rank_send(struct rank *r, int to, const void *x, size_t n)
     const int64_t start = clock_ns();
     for (size_t at = 0; at < n; at += MESSAGE_MAX)
         r->module->send(to, TAG_DATA, (const char *)x + at, (int)MIN(n - at, (size_t)MESSAGE_MAX));
-    r->exchange_ns += clock_ns() - start;
+    count_exchange(r, EXCHANGE_SEND, (int64_t)n, start);
 }
 
 void rank_receive(struct rank *r, int from, void *x, size_t n)
@@ -309,7 +338,7 @@ void rank_receive(struct rank *r, int from, void *x, size_t n)
 
 void rank_join(struct rank *r)
 {
-    const int64_t start = clock_ns();
+    const int64_t start = clock_ns(), waited = r->wait_ns;
     char sign = 0;
     if (r->place.rank) r->module->send(0, TAG_DONE, &sign, 1);
     for (int i = 1; i < r->place.size && r->place.rank == 0; i++) {
@@ -317,13 +346,25 @@ void rank_join(struct rank *r)
         r->module->receive(i, TAG_DONE, &sign, 1);
     }
     r->module->barrier(0);
-    r->exchange_ns += clock_ns() - start;
+    const int64_t took = clock_ns() - start;
+    r->exchange_ns += took;
+    r->wait_ns = waited + took; /* no data is exchanged here */
 }
 
 void rank_exchanged(const struct rank *r, double *seconds, int64_t *bytes)
 {
     *seconds = (double)r->exchange_ns * 1e-9;
     *bytes = r->exchanged_bytes;
+}
+
+double rank_worked(const struct rank *r)
+{
+    return (double)r->work_ns * 1e-9;
+}
+
+double rank_waited(const struct rank *r)
+{
+    return (double)r->wait_ns * 1e-9;
 }
 
 void rank_alive(struct rank *r)

@@ -1,11 +1,80 @@
-/* What ranks used: processor time, time and bytes of exchanges, memory. */
+/* What ranks used: processor time, time of work and of exchanges, bytes, memory. */
 #include "engine/parallel/parallel.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/fields/fields.h"
 
 enum { SMALL_FILE = 64 << 10 };
+
+static const struct json_field FIELDS[] = {
+    JSON_FIELD(struct rank_usage, cpu_s, "cpu_s", NUM),
+    JSON_FIELD(struct rank_usage, work_s, "work_s", NUM),
+    JSON_FIELD(struct rank_usage, exchange_s, "exchange_s", NUM),
+    JSON_FIELD(struct rank_usage, wait_s, "wait_s", NUM),
+    JSON_FIELD(struct rank_usage, exchanged_bytes, "exchanged_bytes", COUNT),
+    JSON_FIELD(struct rank_usage, peak_rss_bytes, "peak_rss_bytes", COUNT),
+    JSON_FIELD(struct rank_usage, rss_bytes, "rss_bytes", COUNT),
+    JSON_FIELD(struct rank_usage, plan_bytes, "plan_bytes", COUNT),
+    JSON_FIELD(struct rank_usage, start_rss_bytes, "start_rss_bytes", COUNT),
+    JSON_FIELD(struct rank_usage, weight_bytes, "weight_bytes", COUNT),
+    JSON_FIELD(struct rank_usage, host, "host", TEXT),
+};
+
+json_t *rank_usage_to_json(const struct rank_usage *u)
+{
+    json_t *o = json_object();
+    json_put_fields(o, FIELDS, COUNT_OF(FIELDS), u);
+    return o;
+}
+
+bool rank_usage_from_json(struct rank_usage *out, const json_t *object)
+{
+    if (!json_is_object(object)) return false;
+    json_clear_fields(FIELDS, COUNT_OF(FIELDS), out);
+    json_get_fields(object, FIELDS, COUNT_OF(FIELDS), out);
+    return true;
+}
+
+struct rank_usage rank_usage_since(const struct rank_usage *now, const struct rank_usage *before)
+{
+    struct rank_usage u = *now;
+    u.cpu_s -= before->cpu_s;
+    u.work_s -= before->work_s;
+    u.exchange_s -= before->exchange_s;
+    u.wait_s -= before->wait_s;
+    u.exchanged_bytes -= before->exchanged_bytes;
+    return u;
+}
+
+int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list)
+{
+    int n = 0;
+    for (size_t i = 0; i < json_array_size(list) && n < RANKS_MAX; i++)
+        n += rank_usage_from_json(&out[n], json_array_get(list, i));
+    return n;
+}
+
+static double share_of(double seconds, double whole_s)
+{
+    return isnan(seconds) || !(whole_s > 0) ? NAN : fmin(fmax(seconds, 0) / whole_s, 1);
+}
+
+void rank_shares(double share[RANK_SHARES], const struct rank_usage *ranks, int n, int i)
+{
+    const struct rank_usage *u = &ranks[i];
+    double whole_s = NAN;
+    for (int k = 0; k < n; k++) whole_s = fmax(whole_s, ranks[k].work_s);
+    /* Exchanges outside of passes can exceed a short pass, and no share may be negative. */
+    const double wait_s = isnan(u->wait_s) ? NAN : fmin(u->wait_s, u->exchange_s);
+    share[RANK_COMPUTE] = share_of(u->work_s - u->exchange_s, whole_s);
+    share[RANK_WAIT] = share_of(wait_s, whole_s);
+    share[RANK_EXCHANGE] = share_of(u->exchange_s - wait_s, whole_s);
+}
 
 enum err_code ranks_usage(struct ranks *r, struct rank_usage *out, struct err *why)
 {
@@ -21,11 +90,14 @@ static int64_t status_bytes(const char *text, const char *field)
     return at ? strtoll(at + strlen(field), NULL, 10) * 1024 : -1;
 }
 
-static struct rank_usage usage_of(const struct rank *r, int64_t plan_bytes)
+static struct rank_usage usage_of(const struct rank *r)
 {
-    struct rank_usage u = { .plan_bytes = plan_bytes, .start_rss_bytes = rank_start_bytes(r) };
+    struct rank_usage u = { .work_s = rank_worked(r),
+                            .wait_s = rank_waited(r),
+                            .start_rss_bytes = rank_start_bytes(r) };
     struct rusage used;
     char *status = NULL;
+    if (gethostname(u.host, sizeof u.host - 1)) u.host[0] = '\0';
     rank_exchanged(r, &u.exchange_s, &u.exchanged_bytes);
     if (!getrusage(RUSAGE_SELF, &used))
         u.cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
@@ -37,11 +109,13 @@ static struct rank_usage usage_of(const struct rank *r, int64_t plan_bytes)
     return u;
 }
 
-void rank_answer_usage(struct rank *r, int64_t plan_bytes)
+void rank_answer_usage(struct rank *r, int64_t plan_bytes, int64_t weight_bytes)
 {
-    struct rank_usage mine = usage_of(r, plan_bytes), all[RANKS_MAX];
+    struct rank_usage mine = usage_of(r), all[RANKS_MAX];
     int bytes[RANKS_MAX], at[RANKS_MAX];
     const int ranks = rank_place(r)->size;
+    mine.plan_bytes = plan_bytes;
+    mine.weight_bytes = weight_bytes;
     for (int i = 0; i < ranks; i++) {
         bytes[i] = (int)sizeof mine;
         at[i] = i * bytes[i];

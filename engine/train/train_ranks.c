@@ -112,6 +112,11 @@ int64_t train_rank_plan_bytes(const struct train_rank *t)
     return t ? t->info.memory.parameters + t->info.memory.activations + t->info.optimizer_bytes : 0;
 }
 
+int64_t train_rank_weight_bytes(const struct train_rank *t)
+{
+    return t ? t->info.memory.parameters : -1;
+}
+
 /* Other machines may have other processors. */
 static enum err_code check_isa(const struct rank *r, uint32_t wanted, struct err *why)
 {

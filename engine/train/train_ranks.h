@@ -37,7 +37,8 @@ struct train_rank;
 /* Execute a command for training. *t: NULL before the first, owned: train_rank_close. False: the command is
  * none for training, and nothing happened. */
 bool train_rank_execute(struct train_rank **t, struct rank *r, const struct rank_command *c);
-void train_rank_close(struct train_rank *t);               /* NULL is fine */
-int64_t train_rank_plan_bytes(const struct train_rank *t); /* 0: NULL */
+void train_rank_close(struct train_rank *t);                 /* NULL is fine */
+int64_t train_rank_plan_bytes(const struct train_rank *t);   /* 0: NULL */
+int64_t train_rank_weight_bytes(const struct train_rank *t); /* the weights and their gradients; -1: NULL */
 
 #endif

@@ -25,7 +25,7 @@ enum err_code rank_serve(const char *socket, const struct log *log, struct err *
         if (c.op == RANK_OP_MEASURE)
             serve_measure(r);
         else if (t && c.op == RANK_OP_USAGE)
-            rank_answer_usage(r, train_rank_plan_bytes(t));
+            rank_answer_usage(r, train_rank_plan_bytes(t), train_rank_weight_bytes(t));
         else if (!train_rank_execute(&t, r, &c))
             model_rank_execute(&m, r, &c, log);
     }

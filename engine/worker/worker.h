@@ -67,10 +67,9 @@
  * - resource use: cpu_s, peak_rss_bytes, rss_bytes, major_faults, minor_faults, voluntary_switches,
  *   involuntary_switches
  *
- * - cell of a model with parallel=, also: ranks [one object for each: cpu_s, exchange_s (in exchanges,
- * waiting for the others included), exchanged_bytes (received), peak_rss_bytes, rss_bytes, plan_bytes,
- *   start_rss_bytes (before it opened the model)]; cpu_s and memory of
- *   the cell are sums over the ranks and the worker
+ * - cell of a model with parallel=, also: ranks [one object for each: the members of struct rank_usage since
+ *   the cell began]; cpu_s and memory of the cell are sums over the ranks and the worker. Progress events of
+ *   such a cell have the list so far, at most once a second
  *
  * - cell in turns, also: turn_s [one per turn], prefill_turns, skipped_s, skipped_tokens (struct cell_result)
  *

@@ -46,12 +46,20 @@ json_t *channel_event(const struct channel *c, const char *name);
 json_t *channel_ok(const struct channel *c);
 void channel_fail(struct channel *c, const struct err *why);
 
+/* What each rank of the model used (parallel=); n = 0: none. */
+struct ranks_usage {
+    int n;
+    struct rank_usage rank[RANKS_MAX];
+};
+
 struct worker {
     struct channel channel;
     struct model *model; /* NULL: before the request "open" */
     struct trial *trial; /* instead of a model, after "open" with "train" */
     char sha256[HASH_HEX];
     const struct log *log;
+    struct ranks_usage ranks_begin; /* when the running cell began (ranks_cell_begin) */
+    int64_t ranks_told_ns;          /* when the parent was told of the ranks */
 };
 
 /* The requests. Each one sends its result (channel_ok), or returns an error, which the caller sends. */
@@ -87,14 +95,13 @@ struct usage {
 struct usage usage_now(void);
 void usage_put(json_t *o, struct usage before);
 
-/* worker_ranks.c: the same for each rank of the model (parallel=); n = 0: none. ranks_usage_put follows
- * usage_put: it writes the list "ranks" and adds them to processor time and memory. */
-struct ranks_usage {
-    int n;
-    struct rank_usage rank[RANKS_MAX];
-};
-struct ranks_usage ranks_usage_now(struct worker *w);
-void ranks_usage_put(json_t *o, struct worker *w, const struct ranks_usage *before);
+/* worker_ranks.c: the same for each rank of the model. A cell starts with ranks_cell_begin. ranks_usage_put
+ * follows usage_put: it writes the list "ranks" and adds them to processor time and memory.
+ * ranks_progress_put adds the list to a progress event, at most once a second: each rank must answer for it.
+ */
+void ranks_cell_begin(struct worker *w);
+void ranks_usage_put(json_t *o, struct worker *w);
+void ranks_progress_put(json_t *o, struct worker *w);
 /* Reset the peak memory to the current use, so that reading a file to quantize or hash it does not count for
  * the arm. If the kernel does not allow it, the peak remains that of the whole process. */
 void usage_reset_peak(void);

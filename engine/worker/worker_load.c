@@ -51,6 +51,7 @@ static bool load_progress(void *ctx, struct load_now *now)
         json_put(o, "load", live_to_json(now->live));
         c->told_ns = clock;
     }
+    ranks_progress_put(o, c->w);
     channel_send(&c->w->channel, o);
     const bool stop = channel_stop(&c->w->channel);
     json_t *change = channel_take_change(&c->w->channel);
@@ -197,7 +198,7 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
 {
     struct load_cell c = { .w = w };
     const struct usage before = usage_now();
-    const struct ranks_usage ranks = ranks_usage_now(w);
+    ranks_cell_begin(w);
     const int64_t start = clock_ns();
     enum err_code rc = model_warm(w->model, why);
     c.load_s = (double)(clock_ns() - start) * 1e-9;
@@ -210,7 +211,7 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
     if (!rc) {
         json_t *o = load_json(&c, load);
         usage_put(o, before);
-        ranks_usage_put(o, w, &ranks);
+        ranks_usage_put(o, w);
         channel_send(&w->channel, o);
     }
     load_result_free(&c.result);

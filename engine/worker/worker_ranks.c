@@ -9,7 +9,9 @@
 #include "engine/parallel/parallel.h"
 #include "engine/train/train.h"
 
-struct ranks_usage ranks_usage_now(struct worker *w)
+enum { PROGRESS_NS = 1000000000 };
+
+static struct ranks_usage ranks_now(struct worker *w)
 {
     struct ranks *trains = w->trial ? trial_ranks(w->trial) : NULL;
     struct ranks_usage u = { .n = w->model ? model_ranks(w->model) : trains ? ranks_count(trains) : 0 };
@@ -18,6 +20,34 @@ struct ranks_usage ranks_usage_now(struct worker *w)
         (w->model ? model_ranks_usage(w->model, u.rank, &ignored) : ranks_usage(trains, u.rank, &ignored)))
         u.n = 0;
     return u;
+}
+
+/* The list "ranks": what each rank used since the cell began. New reference; NULL: there are no ranks. */
+static json_t *ranks_list(const struct worker *w, const struct ranks_usage *now)
+{
+    if (!now->n) return NULL;
+    json_t *list = json_array();
+    for (int i = 0; i < now->n && now->n == w->ranks_begin.n; i++) {
+        const struct rank_usage u = rank_usage_since(&now->rank[i], &w->ranks_begin.rank[i]);
+        json_array_append_new(list, rank_usage_to_json(&u));
+    }
+    return list;
+}
+
+void ranks_cell_begin(struct worker *w)
+{
+    w->ranks_begin = ranks_now(w);
+    w->ranks_told_ns = clock_ns();
+}
+
+void ranks_progress_put(json_t *o, struct worker *w)
+{
+    const int64_t clock = clock_ns();
+    if (!w->ranks_begin.n || clock - w->ranks_told_ns < PROGRESS_NS) return;
+    const struct ranks_usage now = ranks_now(w);
+    json_t *list = ranks_list(w, &now);
+    if (list) json_put(o, "ranks", list);
+    w->ranks_told_ns = clock;
 }
 
 static void add_to(json_t *o, const char *key, double more)
@@ -32,27 +62,15 @@ static void add_count(json_t *o, const char *key, int64_t more)
     if (now >= 0 && more >= 0) json_put_int(o, key, now + more);
 }
 
-void ranks_usage_put(json_t *o, struct worker *w, const struct ranks_usage *before)
+void ranks_usage_put(json_t *o, struct worker *w)
 {
-    const struct ranks_usage now = ranks_usage_now(w);
-    json_t *list = json_array();
-    for (int i = 0; i < now.n && now.n == before->n; i++) {
-        const struct rank_usage *a = &before->rank[i], *b = &now.rank[i];
-        json_t *one = json_object();
-        json_put_num(one, "cpu_s", b->cpu_s - a->cpu_s);
-        json_put_num(one, "exchange_s", b->exchange_s - a->exchange_s);
-        json_put_int(one, "exchanged_bytes", b->exchanged_bytes - a->exchanged_bytes);
-        json_put_int(one, "peak_rss_bytes", b->peak_rss_bytes);
-        json_put_int(one, "rss_bytes", b->rss_bytes);
-        json_put_int(one, "plan_bytes", b->plan_bytes);
-        json_put_int(one, "start_rss_bytes", b->start_rss_bytes);
-        json_array_append_new(list, one);
+    const struct ranks_usage now = ranks_now(w);
+    json_t *list = ranks_list(w, &now);
+    for (int i = 0; i < now.n && now.n == w->ranks_begin.n; i++) {
+        const struct rank_usage *a = &w->ranks_begin.rank[i], *b = &now.rank[i];
         add_to(o, "cpu_s", b->cpu_s - a->cpu_s);
         add_count(o, "peak_rss_bytes", b->peak_rss_bytes);
         add_count(o, "rss_bytes", b->rss_bytes);
     }
-    if (now.n)
-        json_put(o, "ranks", list);
-    else
-        json_decref(list);
+    if (list) json_put(o, "ranks", list);
 }

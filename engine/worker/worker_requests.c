@@ -222,6 +222,7 @@ static bool cell_report_progress(void *arg, const char *phase, int done, int of,
     struct worker *w = arg;
     json_t *o = worker_progress_event(w, phase, done, of, s);
     json_put(o, "occupancy", model_occupancy_to_json(w->model));
+    ranks_progress_put(o, w);
     channel_send(&w->channel, o);
     return !channel_stop(&w->channel);
 }
@@ -300,13 +301,13 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
                                       .profile = wanted ? profile : NULL };
     if (wanted && (rc = worker_profile_begin(profile, w, &load, why))) return rc;
     const struct usage before = usage_now();
-    const struct ranks_usage ranks = ranks_usage_now(w);
+    ranks_cell_begin(w);
     rc = cell_run(&result, w->model, &load, seed, &hooks, why);
     json_t *o = rc ? NULL : cell_json(w, &load, &result);
     if (wanted) worker_profile_end(o, profile);
     if (rc) return rc;
     usage_put(o, before);
-    ranks_usage_put(o, w, &ranks);
+    ranks_usage_put(o, w);
     cell_result_free(&result);
     channel_send(&w->channel, o);
     return ERR_OK;

@@ -64,7 +64,11 @@ enum err_code worker_open_trial(struct worker *w, const struct config *c, struct
 
 static bool train_report(void *arg, int done, int of, double seconds)
 {
-    return worker_progress(arg, "train", done, of, seconds);
+    struct worker *w = arg;
+    json_t *o = worker_progress_event(w, "train", done, of, seconds);
+    ranks_progress_put(o, w);
+    channel_send(&w->channel, o);
+    return !channel_stop(&w->channel);
 }
 
 static json_t *result_json(const struct worker *w, const struct workload *load, const struct trial_result *r)
@@ -102,14 +106,14 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
     trial_rest(w->trial); /* the peak memory of this cell must not include the last one */
     usage_reset_peak();
     const struct usage before = usage_now();
-    const struct ranks_usage ranks = ranks_usage_now(w);
+    ranks_cell_begin(w);
     const int64_t start = clock_ns();
     enum err_code rc = trial_run(w->trial, &r, load->train, seed, train_report, w, why);
     if (rc) return rc;
     json_t *o = result_json(w, load, &r);
     worker_put_span(o, "train", start, clock_ns());
     usage_put(o, before);
-    ranks_usage_put(o, w, &ranks);
+    ranks_usage_put(o, w);
     channel_send(&w->channel, o);
     return ERR_OK;
 }

@@ -18,7 +18,8 @@
  *   quality        what to do instead, in the same words
  *   write          words it generates, divided by ".": the last is followed by the end of the text
  *   log            FILE that gets a letter (`name`) for every word and every turn of a cell
- *   turn_ms        time that a turn of a cell really takes */
+ *   turn_ms        time that a turn of a cell really takes
+ *   ranks          processes of its cells: rank i has weights of i + 1 bytes */
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -262,6 +263,21 @@ static bool cell_turns(struct fake *f, int64_t id, json_t *o, int gen, int steps
     return true;
 }
 
+static void put_ranks(const struct fake *f, json_t *o)
+{
+    const int ranks = (int)number(f, "ranks", 0);
+    if (!ranks) return;
+    json_t *list = json_array();
+    for (int i = 0; i < ranks; i++) {
+        json_t *one = json_object();
+        json_put_num(one, "work_s", f->cells);
+        json_put_int(one, "weight_bytes", i + 1);
+        json_put_str(one, "host", "a machine with a name of a usual length");
+        json_array_append_new(list, one);
+    }
+    json_put(o, "ranks", list);
+}
+
 static void do_cell(struct fake *f, int64_t id, const json_t *request)
 {
     const char *workload = json_get_str(request, "workload", "");
@@ -302,6 +318,7 @@ static void do_cell(struct fake *f, int64_t id, const json_t *request)
     const bool faulty = f->cells >= number(f, "faults_from", INFINITY) &&
                         f->cells <= number(f, "faults_to", INFINITY);
     json_put_int(o, "major_faults", faulty ? 3 : 0);
+    put_ranks(f, o);
     put_line(f, o);
 }
 

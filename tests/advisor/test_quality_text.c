@@ -100,11 +100,11 @@ static int64_t store(const struct bench *b, const char *kind, const char *config
     if (text) json_put_str(o, "file", text);
     if (sha256) json_put_str(o, "text_sha256", sha256);
     char *line = json_line(o);
-    snprintf(c.worker_json, sizeof c.worker_json, "%s", line);
-    free(line);
+    c.worker_json = line;
     json_decref(o);
     const struct measurement m = { "kld_mean", "nat/token", kld };
     CHECK_OK(db_cell_insert(b->db, &c, &m, 1, NULL, 0, NULL, 0, &why));
+    free(line);
     CHECK_OK(db_run_finish(b->db, r.id, "done", "", NAN, NULL, &why));
     return r.id;
 }

@@ -54,7 +54,7 @@ static void put(struct db *d, const struct made_cell *m)
     snprintf(c.phase, sizeof c.phase, "%s", m->phase ? m->phase : "block");
     snprintf(c.discard_reason, sizeof c.discard_reason, "%s", m->discarded ? m->discarded : "");
     snprintf(c.error, sizeof c.error, "%s", m->error ? m->error : "");
-    snprintf(c.worker_json, sizeof c.worker_json, "%s", m->worker ? m->worker : "{}");
+    c.worker_json = m->worker ? m->worker : "{}";
     c.requests = &rows;
     CHECK_OK(db_cell_insert(d, &c, NULL, 0, NULL, 0, m->itl, m->n_itl, &why));
 }

@@ -39,7 +39,7 @@ static struct cell_row cell_at(int64_t run, const char *phase, int block, int sl
     c.started_ms = clock_unix_ms() + 1000 * (4 * block + slot);
     snprintf(c.phase, sizeof(c.phase), "%s", phase);
     snprintf(c.config, sizeof(c.config), "%s", arm ? "q8_0" : "f32");
-    snprintf(c.worker_json, sizeof(c.worker_json), "{\"repeats\":3}");
+    c.worker_json = "{\"repeats\":3}";
     return c;
 }
 

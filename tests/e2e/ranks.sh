@@ -137,6 +137,7 @@ expect 4 logits -C parallel=tp2,exchange=q4_0 --ids 1 --out "$T/x" && says err '
 echo "as an arm"
 expect 0 bench -C default -C parallel=tp2 -p 16 -n 8 -r 1 -o json &&
   json "len(d['rows']) == 4 and all(not r['error'] for r in d['rows']) and all(r['peak_rss_bytes'] > 0 for r in d['rows'])"
+expect 0 bench -C parallel=tp2.dp2 -w tg8@b2 -r 1 && says out 'rank 3 \(tp 2/2 dp 2/2\) on .+ computed [0-9]+ %'
 expect 0 bench -C parallel=tp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 0 bench -C parallel=pp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 -o json && json "not d['rows'][0]['error']"
 expect 4 bench -C parallel=dp2 -w load:concurrency=2,requests=4,in=16,out=8 -r 1 && says err replicas
@@ -147,9 +148,68 @@ expect 4 serve -C parallel=cp2 --port 0 && says err 'positions'
 import json, sqlite3, sys
 rows = sqlite3.connect(sys.argv[1]).execute("select config, worker_json from cell where run_id = (select max(id) from run)").fetchall()
 ranks = [json.loads(w).get("ranks") for c, w in rows if "tp2" in c]
-sys.exit(0 if ranks and all(len(r) == 2 and all(x["plan_bytes"] > 0 for x in r) for r in ranks) else 1)
+def whole(x):
+    return x["plan_bytes"] > x["weight_bytes"] > 0 and x["host"] and 0 < x["exchange_s"] and 0 <= x["wait_s"] <= x["exchange_s"] and x["work_s"] > 0
+sys.exit(0 if ranks and all(len(r) == 2 and all(map(whole, r)) for r in ranks) else 1)
 PY
 none_left bench
+
+echo "the dashboard shows ranks side by side"
+S=qdyno-ranks-$$
+tm() { tmux -L "$S" -f /dev/null "$@" 2>/dev/null; }
+screen() { tm capture-pane -p -t 0; }
+# shows PATTERN...: the screen has all of them at once.
+shows() {
+  local pattern missing=
+  for _ in $(seq $((WAIT_S * 5))); do
+    missing=
+    for pattern in "$@"; do screen | grep -Eq -- "$pattern" || missing=$pattern; done
+    [ -z "$missing" ] && return 0
+    sleep 0.2
+  done
+  fail "the screen never said '$missing'"
+  screen
+  return 1
+}
+start_dashboard() {
+  tm new-session -d -x 160 -y 40 "'$QDYNO' -m '$(dirname "$QDYNO")/share/models/bundled.gguf' 2>'$T/err'"
+  shows 'Machine'
+}
+# The rows of both ranks with their shares: while cells run, and when the run is read from the database.
+RANKS=('Ranks: share of the time' 'B  0 tp 1/2 .*[0-9]%' 'B  1 tp 2/2 .*[0-9]%')
+watch_ranks() {
+  start_dashboard || return
+  tm send-keys b
+  shows 'New A/B' || return
+  tm send-keys C-u
+  tm send-keys -l default
+  tm send-keys Tab C-u
+  tm send-keys -l parallel=tp2
+  tm send-keys Tab C-u
+  tm send-keys -l tg64
+  tm send-keys Tab Tab Tab Tab C-u # over arm C, quality and margin
+  tm send-keys -l 600s             # it is stopped before
+  shows 'budget +✓ 600s' || return
+  tm send-keys Enter
+  shows 'running A/B|● A/B' || return
+  tm send-keys 2
+  shows "${RANKS[@]}" '● A/B' || return # it still runs
+  tm kill-server
+  none_left "the dashboard was closed"
+  start_dashboard || return
+  tm send-keys 4
+  shows 'parallel=tp2|interrupted|stopped' || return
+  tm send-keys Enter
+  tm send-keys 2
+  shows "${RANKS[@]}" 'Stored run'
+  tm kill-server
+}
+if have tmux; then
+  trap 'tm kill-server; cleanup' EXIT
+  watch_ranks
+else
+  skip "no tmux: the pane of ranks is not looked at"
+fi
 
 echo "plans and predictions"
 expect 0 fit -C default -C parallel=tp2 -C parallel=pp2 -C parallel=dp2 -c 128 -o json && json "d['rows'][0]['rank_bytes'] is None" &&

@@ -46,6 +46,24 @@ static void modes(void **state)
     }
 }
 
+/* The role of a rank in words is the part that it computes. */
+static void check_role(const struct parallel *m, int rank, const struct part *p)
+{
+    const struct {
+        const char *kind;
+        int index, of;
+    } PARTS[] = { { "tp", p->tp_rank, p->tp },
+                  { "cp", p->cp_rank, p->cp },
+                  { "pp", p->stage, p->pp },
+                  { "dp", p->replica, p->dp } };
+    char role[64], wanted[32];
+    parallel_role(m, rank, role, sizeof role);
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
+        snprintf(wanted, sizeof wanted, "%s %d/%d", PARTS[i].kind, PARTS[i].index + 1, PARTS[i].of);
+        CHECK_EQ(strstr(role, wanted) != NULL, PARTS[i].of > 1);
+    }
+}
+
 /* A shape with `heads` and `kv` heads of size 8, of one layer. */
 static struct model_shape shape_of(int heads, int kv, int ff)
 {
@@ -159,6 +177,7 @@ static void every_layer_has_a_rank(void **state)
             int have = 0;
             for (int r = 0; r < parallel_ranks(m); r++) {
                 const struct part p = part_of(m, r, CASES[c].layers);
+                check_role(m, r, &p);
                 CHECK_EQ(part_rank(&p, p.replica, p.stage, p.tp_rank), r);
                 have += part_has_layer(&p, l);
             }

@@ -523,6 +523,7 @@ struct snapshot *fixture_extreme(void)
     memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
     memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);
     fixture_measured_extreme(s);
+    fixture_ranks_extreme(s);
     tune_extreme(s);
     return s;
 }

@@ -16,6 +16,7 @@ struct snapshot *fixture_running(void); /* an A/B in its 8th block, advice, hist
 struct snapshot *fixture_done(enum verdict verdict);
 struct snapshot *fixture_arms(void); /* five of them: one leads, one was left out, quality is known of two */
 struct snapshot *fixture_failed(void); /* arm B did not fit */
+struct snapshot *fixture_ranks(void);  /* A has two processes, B four on two machines */
 
 struct snapshot *fixture_home(void);   /* nothing ran since the start: what the database remembers */
 struct snapshot *fixture_stored(void); /* a run of another day was opened */
@@ -33,6 +34,7 @@ struct snapshot *fixture_server_gone(void);
 /* What was measured of the model over time: quality, sensitivity, requests; and how full the cache is. */
 void fixture_measured(struct snapshot *s);
 void fixture_measured_extreme(struct snapshot *s);
+void fixture_ranks_extreme(struct snapshot *s);
 
 /* Long words, many cores, huge numbers, wide and broken characters: what must not leave its box. */
 struct snapshot *fixture_extreme(void);

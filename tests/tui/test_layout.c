@@ -62,11 +62,16 @@ static void check_views(struct rect body)
         CHECK_GE(advice[ADVICE_LIST].h, MIN(rows + 3, 11));
     }
     for (int arms = 2; arms <= 8; arms += 3) {
-        layout_ab(body, arms, ab);
-        check_boxes(body, ab, AB_PANES);
-        CHECK_GE(ab[AB_ARMS].h, 7);
-        CHECK_GE(ab[AB_EFFECT].h, 6);
-        CHECK_GE(ab[AB_VERDICT].h, 6);
+        for (int ranks = 0; ranks <= 128; ranks += 2 + 15 * ranks) {
+            layout_ab(body, arms, ranks, ab);
+            check_boxes(body, ab, AB_PANES);
+            CHECK_GE(ab[AB_ARMS].h, 7);
+            CHECK_GE(ab[AB_EFFECT].h, 6);
+            CHECK_GE(ab[AB_EFFECT].w, MIN(body.w, 30));
+            CHECK_GE(ab[AB_VERDICT].h, 6);
+            CHECK_EQ(ab[AB_RANKS].w * ab[AB_RANKS].h > 0, ranks > 0);
+            CHECK_GE(ab[AB_RANKS].h, ranks ? 5 : 0); /* the head and two ranks */
+        }
     }
 }
 
@@ -104,7 +109,7 @@ static void smallest_holds_everything(void **state)
     CHECK_GE(live[LIVE_AB].h, 7);
     CHECK_GE(live[LIVE_ADVICE].h, 4);
     CHECK_GE(live[LIVE_LOG].h, 4);
-    layout_ab(l.body, 2, ab);
+    layout_ab(l.body, 2, 0, ab);
     CHECK_GE(ab[AB_ARMS].h, 7);
     CHECK_GE(ab[AB_EFFECT].h, 6);
     CHECK_GE(ab[AB_VERDICT].h, 6);

@@ -24,7 +24,9 @@ static void put_quality(struct db *d, int64_t run, const char *config, double kl
     struct err why;
     struct cell_row c = { .run_id = run, .block = -1, .discarded = discarded };
     snprintf(c.config, sizeof c.config, "%s", config);
-    snprintf(c.worker_json, sizeof c.worker_json,
+    char worker[512];
+    c.worker_json = worker;
+    snprintf(worker, sizeof worker,
              "{\"kld_mean\":%g,\"kld_se\":%g,\"top1_ratio\":0.9,\"top1_lower\":0.8,\"top1_upper\":0.95,"
              "\"chunks\":10,\"nll\":1.5,\"nll_se\":0.1,\"log_ppl_ratio\":0.01,\"log_ppl_ratio_se\":0.001,"
              "\"file\":\"t.txt\",\"ctx\":512,\"reference\":\"default\"}",

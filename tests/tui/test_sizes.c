@@ -56,15 +56,15 @@ static bool frame_is_whole(const struct grid *g, const struct rect *r)
 }
 
 /* The number of panes that are shown. */
-static int check_panes(const struct grid *g, const struct ui *u)
+static int check_panes(const struct grid *g, const struct snapshot *s, const struct ui *u)
 {
     const struct rect body = layout_frame(g->w, g->h).body;
     const struct hit *pane[16];
     int n = 0, shown = 0;
     for (int i = 0; i < g->hits; i++)
         if (g->hit[i].kind == HIT_PANE) pane[n++] = &g->hit[i];
-    if (n && n != pane_count(u->view))
-        fail_msg("view %d names %d panes and has %d", u->view, pane_count(u->view), n);
+    if (n && n != pane_count(u->view, s))
+        fail_msg("view %d names %d panes and has %d", u->view, pane_count(u->view, s), n);
     for (int i = 0; i < n; i++) {
         const struct rect *r = &pane[i]->at;
         if (r->w <= 0 || r->h <= 0) continue;
@@ -93,7 +93,7 @@ static int draw_size(struct cell *all, const struct snapshot *s, const struct ui
     view_draw(&g, s, u);
     check_cells(all, w, h);
     const bool covered = u->help || u->form.kind != FORM_CLOSED || u->page;
-    const int panes = covered || w < VIEW_MIN_W || h < VIEW_MIN_H ? 0 : check_panes(&g, u);
+    const int panes = covered || w < VIEW_MIN_W || h < VIEW_MIN_H ? 0 : check_panes(&g, s, u);
     CHECK_LT(g.hits, GRID_HITS); /* room for every place that can be clicked */
     for (int i = 0; i < g.hits; i++) {
         const struct rect *r = &g.hit[i].at;
@@ -193,17 +193,17 @@ static void every_view(void **state)
     (void)state;
     struct cell *all = malloc(sizeof *all * (MAX_W * MAX_H + 2 * GUARD));
     int frames_of_many = 0;
-    struct snapshot *shots[] = { fixture_load(),        fixture_server(), fixture_running(),
-                                 fixture_extreme(),     fixture_empty(),  fixture_arms(),
-                                 fixture_idle(),        fixture_tune(),   fixture_tune_won(),
-                                 fixture_tune_confirm() };
+    struct snapshot *shots[] = { fixture_load(),         fixture_server(), fixture_running(),
+                                 fixture_extreme(),      fixture_empty(),  fixture_arms(),
+                                 fixture_idle(),         fixture_tune(),   fixture_tune_won(),
+                                 fixture_tune_confirm(), fixture_ranks() };
     assert_non_null(all);
     for (int h = VIEW_MIN_H; h <= MAX_H; h++)
         for (int w = VIEW_MIN_W + h % 5; w <= MAX_W; w += 5) /* every width comes up within five rows */
             for (int view = 0; view < VIEW_COUNT; view++) {
                 const int turn = w / 5 + h + view;
                 struct ui u = { .view = (enum view)view, .zoomed = turn % 7 == 0 };
-                u.pane[view] = turn % (pane_count(u.view) + 1);
+                u.pane[view] = turn % (pane_count(u.view, shots[turn % COUNT_OF(shots)]) + 1);
                 frames_of_many += draw_size(all, shots[turn % COUNT_OF(shots)], &u, w, h,
                                             (enum glyph_level)(turn % 3)) > 1;
             }

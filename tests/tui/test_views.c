@@ -119,6 +119,7 @@ static const struct golden_case CASES[] = {
     { "ab", fixture_running, { .view = VIEW_AB } },
     { "ab_better", make_better, { .view = VIEW_AB } },
     { "ab_equivalent", make_equal, { .view = VIEW_AB } },
+    { "ab_ranks", fixture_ranks, { .view = VIEW_AB } },
     { "ab_arms", fixture_arms, { .view = VIEW_AB } },
     { "ab_arms_last", fixture_arms, { .view = VIEW_AB, .selected = { [VIEW_AB] = 3 } } },
     { "live_arms", fixture_arms, { .view = VIEW_LIVE } },
@@ -182,6 +183,8 @@ static void golden_small(void **state)
         { 60, 16, { "ab_invalid", make_invalid, { .view = VIEW_AB } } },
         { 80, 24, { "ab_invalid", make_invalid, { .view = VIEW_AB } } },
         { 60, 16, { "ab_arms", fixture_arms, { .view = VIEW_AB, .pane = { [VIEW_AB] = 1 } } } },
+        { 60, 16, { "ab_ranks", fixture_ranks, { .view = VIEW_AB, .pane = { [VIEW_AB] = 4 } } } },
+        { 60, 36, { "ab_ranks", fixture_ranks, { .view = VIEW_AB } } },
         { 60, 16, { "history", fixture_running, { .view = VIEW_HISTORY } } },
         { 60, 16, { "quality", fixture_running, { .view = VIEW_QUALITY } } },
         { 60, 16, { "log", fixture_running, { .view = VIEW_LOG } } },
@@ -250,6 +253,28 @@ static void verdicts_without_colour(void **state)
             free(plain);
             free(s);
         }
+}
+
+/* The pane of ranks is there while an arm has ranks, and no key leads to it otherwise. What a rank's time was
+ * can be read without colours. */
+static void ranks_are_shown_when_there_are_any(void **state)
+{
+    (void)state;
+    const struct ui u = { .view = VIEW_AB };
+    struct snapshot *s = fixture_running();
+    char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_LACKS(text, "Ranks");
+    CHECK_EQ(pane_count(VIEW_AB, s), AB_RANKS);
+    free(text);
+    free(s);
+    s = fixture_ranks();
+    text = draw(s, &u, 120, 36, GLYPHS_ASCII);
+    CHECK_CONTAINS(text, "Ranks");
+    CHECK_CONTAINS(text, "pp 2/2");
+    CHECK_CONTAINS(text, "#comp +wait :exch");
+    CHECK_EQ(pane_count(VIEW_AB, s), AB_PANES);
+    free(text);
+    free(s);
 }
 
 static void random_weights_are_named(void **state)
@@ -478,6 +503,7 @@ int main(void)
         cmocka_unit_test(golden_small),
         cmocka_unit_test(golden_form_and_ascii),
         cmocka_unit_test(verdicts_without_colour),
+        cmocka_unit_test(ranks_are_shown_when_there_are_any),
         cmocka_unit_test(random_weights_are_named),
         cmocka_unit_test(loss_of_the_same_answers),
         cmocka_unit_test(the_text_is_missing),

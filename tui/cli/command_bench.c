@@ -196,6 +196,8 @@ static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_ta
     }
     if (!rc && *c.disturbed) log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, c.disturbed);
     if (!rc) rc = tally_add(t, &c, why);
+    if (!rc && b->repetition == b->repetitions)
+        bench_note_ranks(&b->table, &b->configs[b->config_i], b->label, c.answer);
     cell_done(&c);
     return rc;
 }

@@ -29,6 +29,9 @@ enum err_code bench_find_rate(struct workload *w, struct run *run, const struct 
 /* command_bench_notes.c: notes what the rows together say: rates beyond a limit, a slower machine, answers
  * not to rely on. without_text: the model's tokenizer is missing. */
 void bench_note_rows(struct table *t, bool ceilings_known, bool without_text);
+/* A note for each process of a cell with parallel=: its part of the model, its machine, and what it did with
+ * its time. answer: of the cell's worker. */
+void bench_note_ranks(struct table *t, const struct config *c, const char *workload, const json_t *answer);
 /* The columns of loads that are not metrics. */
 void bench_put_load(json_t *row, const struct tally_totals *all, const struct workload *w);
 

@@ -1,6 +1,7 @@
 /* The notes below the table of `qdyno bench`. */
 #include <math.h>
 
+#include "engine/parallel/parallel.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_bench_grid.h"
 #include "tui/cli/lib/lib.h"
@@ -47,4 +48,24 @@ void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
         table_note(t, "no text can be given to this model, because its tokenizer is missing or not supported "
                       "(`qdyno tokenize -p x` says why); speed does not depend on it");
     cli_note_cautions(t, random, unverified);
+}
+
+void bench_note_ranks(struct table *t, const struct config *c, const char *workload, const json_t *answer)
+{
+    struct rank_usage rank[RANKS_MAX];
+    const struct parallel mode = config_parallel(c);
+    const int n = rank_usage_list(rank, json_object_get(answer, "ranks"));
+    for (int i = 0; i < n; i++) {
+        char text[64], role[64];
+        double share[RANK_SHARES];
+        rank_shares(share, rank, n, i);
+        if (isnan(share[RANK_COMPUTE]) || isnan(share[RANK_WAIT])) continue;
+        table_note(
+            t,
+            "parallel=%s %s, last repetition: rank %d (%s) on %s computed %.0f %% of the time in passes, "
+            "waited %.0f %%, exchanged data %.0f %%",
+            parallel_text(&mode, text, sizeof text), workload, i, parallel_role(&mode, i, role, sizeof role),
+            *rank[i].host ? rank[i].host : "?", 100 * share[RANK_COMPUTE], 100 * share[RANK_WAIT],
+            100 * share[RANK_EXCHANGE]);
+    }
 }

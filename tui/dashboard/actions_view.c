@@ -38,10 +38,10 @@ struct effect action_previous_view(struct ui *ui, const struct snapshot *s)
     return action_show_view(ui, (int)ui->view - 1);
 }
 
-static struct effect focus_move(struct ui *ui, int by)
+static struct effect focus_move(struct ui *ui, const struct snapshot *s, int by)
 {
     int *pane = &ui->pane[ui->view];
-    const int n = pane_count(ui->view);
+    const int n = pane_count(ui->view, s);
     *pane = *pane ? (*pane - 1 + by + n) % n + 1 : by > 0 ? 1 : n;
     return effect_message("%s pane (%d of %d)%s", pane_name(ui->view, *pane - 1), *pane, n,
                           ui->zoomed ? ": z shows all panes again" : "");
@@ -49,21 +49,18 @@ static struct effect focus_move(struct ui *ui, int by)
 
 struct effect action_next_pane(struct ui *ui, const struct snapshot *s)
 {
-    (void)s;
-    return focus_move(ui, 1);
+    return focus_move(ui, s, 1);
 }
 
 struct effect action_previous_pane(struct ui *ui, const struct snapshot *s)
 {
-    (void)s;
-    return focus_move(ui, -1);
+    return focus_move(ui, s, -1);
 }
 
 struct effect action_zoom(struct ui *ui, const struct snapshot *s)
 {
-    (void)s;
     int *pane = &ui->pane[ui->view];
-    if (!*pane) *pane = 1;
+    if (!*pane || *pane > pane_count(ui->view, s)) *pane = 1;
     ui->zoomed = !ui->zoomed;
     if (!ui->zoomed) return effect_none();
     return effect_message("%s fills the screen: z shows all panes again, Tab shows the next pane",

@@ -411,7 +411,7 @@ enum view {
 
 /* The panes of each view, in the order in which Tab visits them. */
 enum live_pane { LIVE_MACHINE, LIVE_ENGINE, LIVE_AB, LIVE_ADVICE, LIVE_LOG, LIVE_PANES };
-enum ab_pane { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_PANES };
+enum ab_pane { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_RANKS, AB_PANES };
 enum advice_pane { ADVICE_LIST, ADVICE_DETAILS, ADVICE_PARETO, ADVICE_QUALITY, ADVICE_PANES };
 enum model_pane { MODEL_TENSORS, MODEL_MEMORY, MODEL_PANES };
 enum quality_pane { QUALITY_METHODS, QUALITY_LAYERS, QUALITY_PANES };
@@ -420,8 +420,9 @@ enum settings_pane { SETTINGS_LIST, SETTINGS_DETAIL, SETTINGS_PANES };
 enum tune_pane { TUNE_STATE, TUNE_LIST, TUNE_END, TUNE_PANES };
 enum write_pane { WRITE_A, WRITE_B, WRITE_BOTH, WRITE_PANES };
 
-int pane_count(enum view view);
-const char *pane_name(enum view view, int pane); /* "" outside of 0..pane_count-1 */
+/* The panes that a view has now: the last one of the A/B only exists while an arm has ranks. */
+int pane_count(enum view view, const struct snapshot *s);
+const char *pane_name(enum view view, int pane); /* "" when there is no such pane */
 
 /* A command that cannot be undone and waits for a yes. */
 struct question {

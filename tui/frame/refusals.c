@@ -144,8 +144,7 @@ static const char *refuse_write(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_pane(const struct ui *u, const struct snapshot *s)
 {
-    (void)s;
-    return pane_count(u->view) > 1 ? "" : "this view has one pane: l shows the next view";
+    return pane_count(u->view, s) > 1 ? "" : "this view has one pane: l shows the next view";
 }
 
 static const char *refuse_details(const struct ui *u, const struct snapshot *s)

@@ -85,7 +85,10 @@ static const char *const PANE_NAMES[VIEW_COUNT][PANES_MAX + 1] = {
                     [LIVE_AB] = "A/B",
                     [LIVE_ADVICE] = "advice",
                     [LIVE_LOG] = "log" },
-    [VIEW_AB] = { [AB_ARMS] = "arms", [AB_EFFECT] = "effect", [AB_VERDICT] = "verdict" },
+    [VIEW_AB] = { [AB_ARMS] = "arms",
+                  [AB_EFFECT] = "effect",
+                  [AB_VERDICT] = "verdict",
+                  [AB_RANKS] = "ranks" },
     [VIEW_ADVICE] = { [ADVICE_LIST] = "advice",
                       [ADVICE_DETAILS] = "reason",
                       [ADVICE_PARETO] = "memory and speed",
@@ -104,16 +107,17 @@ static const char *const PANE_NAMES[VIEW_COUNT][PANES_MAX + 1] = {
     [VIEW_WRITE] = { [WRITE_A] = "A", [WRITE_B] = "B", [WRITE_BOTH] = "both" },
 };
 
-int pane_count(enum view view)
+int pane_count(enum view view, const struct snapshot *s)
 {
     int n = 0;
+    if (view == VIEW_AB && !(s->experiment_known && experiment_ranks(&s->experiment))) return AB_RANKS;
     while (PANE_NAMES[view][n]) n++;
     return n;
 }
 
 const char *pane_name(enum view view, int pane)
 {
-    return pane >= 0 && pane < pane_count(view) ? PANE_NAMES[view][pane] : "";
+    return pane >= 0 && pane < PANES_MAX && PANE_NAMES[view][pane] ? PANE_NAMES[view][pane] : "";
 }
 
 /* ---------------------------------------------------------------- selected and marked rows */

@@ -285,8 +285,8 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     }
     const int arm = experiment_selected(x, u);
     const struct comparison *c = experiment_comparison(x, arm);
-    layout_ab(body, experiment_arms(x), box);
-    panes_place(g, box, AB_PANES, body, u);
+    layout_ab(body, experiment_arms(x), experiment_ranks(x), box);
+    panes_place(g, box, pane_count(VIEW_AB, s), body, u);
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];
     snprintf(title, sizeof title,
@@ -296,4 +296,5 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     draw_effect(g, rect_rows(in, 0, in.h - 1), x, arm);
     draw_axis(g, rect_rows(in, in.h - 1, 1), x, arm);
     box_verdict(g, box[AB_VERDICT], s, u, arm);
+    box_ranks(g, box[AB_RANKS], s);
 }

@@ -226,10 +226,10 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
 static struct rect draw_view(struct grid *g, struct rect body, bool single, const struct snapshot *s,
                              const struct ui *u)
 {
-    if (single && pane_count(u->view) > 1) {
+    if (single && pane_count(u->view, s) > 1) {
         const struct rect view = rect_rows(body, 1, body.h - 1);
         VIEWS[u->view].draw(g, view, s, u);
-        if (panes_tabs(g, rect_rows(body, 0, 1), u)) return view;
+        if (panes_tabs(g, rect_rows(body, 0, 1), s, u)) return view;
         grid_clear(g);
     }
     VIEWS[u->view].draw(g, body, s, u);

@@ -62,9 +62,27 @@ void layout_live(struct rect body, struct rect box[LIVE_PANES])
     box[LIVE_LOG] = (struct rect){ body.x + advice, body.y + top + ab, body.w - advice, low };
 }
 
+/* The ranks share the rows of the effect: beside it, and on a narrow screen below it. */
+static void ab_ranks(struct rect *effect, int ranks, struct rect *box)
+{
+    enum { FRAME = 3, EFFECT = 6, TABLE = 50, MOST = 80 };
+    const struct rect all = *effect;
+    *box = (struct rect){ all.x, all.y, 0, 0 };
+    if (!ranks) return;
+    if (is_column(all)) {
+        const int rows = MAX(MIN(ranks + FRAME, all.h - EFFECT), 0);
+        *effect = rect_rows(all, 0, all.h - rows);
+        *box = rect_rows(all, all.h - rows, rows);
+        return;
+    }
+    const int w = MIN(MAX(all.w * 48 / 100, TABLE), MOST);
+    effect->w -= w;
+    *box = (struct rect){ all.x + effect->w, all.y, w, all.h };
+}
+
 /* Two arms have two rows each (configuration, figures), more arms one row each. On a low screen the effect
  * keeps its rows and the list of arms scrolls. */
-void layout_ab(struct rect body, int arms, struct rect box[AB_PANES])
+void layout_ab(struct rect body, int arms, int ranks, struct rect box[AB_PANES])
 {
     const int verdict = body.h >= 27 ? 8 : 6, effect = 6;
     const int wanted = arms > 2 ? arms + 3 : 7;
@@ -72,6 +90,7 @@ void layout_ab(struct rect body, int arms, struct rect box[AB_PANES])
     box[AB_ARMS] = (struct rect){ body.x, body.y, body.w, top };
     box[AB_EFFECT] = (struct rect){ body.x, body.y + top, body.w, MAX(body.h - top - verdict, 0) };
     box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, top), body.w, verdict };
+    ab_ranks(&box[AB_EFFECT], ranks, &box[AB_RANKS]);
 }
 
 /* Side by side if both fit completely, else one above the other. */

@@ -21,7 +21,8 @@ void layout_one(struct rect body, int shown, struct rect *box, int boxes);
 
 /* The boxes of each view, indexed by its enum of panes (frame.h). A pane without room has an empty box. */
 void layout_live(struct rect body, struct rect box[LIVE_PANES]);
-void layout_ab(struct rect body, int arms, struct rect box[AB_PANES]);
+/* ranks: rows of the pane of ranks, 0: it has no room */
+void layout_ab(struct rect body, int arms, int ranks, struct rect box[AB_PANES]);
 void layout_advice(struct rect body, int rows, struct rect box[ADVICE_PANES]); /* rows: advice in the table */
 void layout_model(struct rect body, struct rect box[MODEL_PANES]);
 void layout_quality(struct rect body, struct rect box[QUALITY_PANES]);

@@ -25,13 +25,13 @@ static int pane_shown(const struct grid *g)
     return -1;
 }
 
-bool panes_tabs(struct grid *g, struct rect row, const struct ui *u)
+bool panes_tabs(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
 {
     const int shown = pane_shown(g);
     struct pen p = pen_at(g, row, 1, 0);
     if (shown < 0) return false;
     pen_put(&p, ROLE_KEY | STYLE_BOLD, "Tab");
-    for (int i = 0; i < pane_count(u->view); i++) {
+    for (int i = 0; i < pane_count(u->view, s); i++) {
         const char *name = pane_name(u->view, i);
         pen_put(&p, ROLE_TEXT, i == shown ? " [" : "  ");
         const int from = p.x;

@@ -39,6 +39,8 @@ void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const
 
 /* Panes of views, in files of their own: KV cache blocks and batch sizes of the load view (blocks.c); memory
  * against speed, and quality against speed, of the advice view (pareto.c). */
+/* The processes of the arms, of the A/B view (ranks.c). */
+void box_ranks(struct grid *g, struct rect area, const struct snapshot *s);
 void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
 /* A load or a server that runs now, in the load view (load_live.c). */
 void box_traffic(struct grid *g, struct rect area, const struct snapshot *s);
@@ -91,7 +93,7 @@ void draw_tune(struct grid *g, struct rect area, const struct snapshot *s);
 void panes_place(struct grid *g, struct rect *box, int boxes, struct rect body, const struct ui *u);
 /* The names of the panes, the one that is shown in brackets; called after the view is drawn. False: it has
  * none. */
-bool panes_tabs(struct grid *g, struct rect row, const struct ui *u);
+bool panes_tabs(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u);
 /* Highlight the frame of the focused pane; called after the view is drawn. */
 void panes_mark(struct grid *g, const struct ui *u);
 
