@@ -137,7 +137,8 @@ static void choose_pieces(struct attention_job *job, int threads)
 
 /* ---------------------------------------------------------------- merging */
 
-void attention_add(struct attention_sum *sum, float *y, struct attention_sum share, const float *o, int v_dim)
+void attention_sum_add(struct attention_sum *sum, float *y, struct attention_sum share, const float *o,
+                       int v_dim)
 {
     if (share.total == 0) return; /* none of these positions is visible to the row */
     if (sum->total == 0) {
@@ -152,7 +153,7 @@ void attention_add(struct attention_sum *sum, float *y, struct attention_sum sha
     for (int j = 0; j < v_dim; j++) y[j] = y[j] * old + o[j] * by;
 }
 
-void attention_finish(const struct attention_sum *sum, float *y, int v_dim)
+void attention_sum_finish(const struct attention_sum *sum, float *y, int v_dim)
 {
     const float by = 1 / sum->total; /* > 0: every row attends at least to itself */
     for (int j = 0; j < v_dim; j++) y[j] *= by;
@@ -160,7 +161,7 @@ void attention_finish(const struct attention_sum *sum, float *y, int v_dim)
 
 static void merge_add(const float *part, int v_dim, struct attention_sum *m, float *y)
 {
-    attention_add(m, y, (struct attention_sum){ part[0], part[1] }, part + ATTENTION_SUM_HEAD, v_dim);
+    attention_sum_add(m, y, (struct attention_sum){ part[0], part[1] }, part + ATTENTION_SUM_HEAD, v_dim);
 }
 
 /* Merge the partial results of all stretches of one unit (KV head and part) into y, in ascending order. `t`
@@ -172,7 +173,7 @@ static void merge_unit(struct attention_piece t, int stretches, int64_t stride)
         struct attention_sum m = { 0 };
         float *y = attention_result(&t, q);
         for (int s = 0; s < stretches; s++) merge_add(attention_partial_at(&t, q) + s * stride, v_dim, &m, y);
-        attention_finish(&m, y, v_dim);
+        attention_sum_finish(&m, y, v_dim);
     }
 }
 
@@ -213,7 +214,7 @@ static void run_in_order(struct attention_piece t, void *scratch)
         for (int q = 0; q < t.queries; q++)
             merge_add(attention_partial_at(&t, q), v_dim, &m[q], attention_result(&t, q));
     }
-    for (int q = 0; q < t.queries; q++) attention_finish(&m[q], attention_result(&t, q), v_dim);
+    for (int q = 0; q < t.queries; q++) attention_sum_finish(&m[q], attention_result(&t, q), v_dim);
 }
 
 static bool crosses_multiple(const struct attention_piece *t)

@@ -624,7 +624,7 @@ struct attention_share {
         part; /* this is cache `part` of so many; it has positions t with t / SHARE_TOKENS % parts == part
                */
     int first, blocks; /* its blocks [first, first + blocks): all that a row of the call attends to */
-    float *out;        /* [n][heads][blocks][attention_share_floats], host memory: what attention_add takes */
+    float *out; /* [n][heads][blocks][attention_share_floats], host memory: what attention_sum_add takes */
 };
 /* The number of positions before `position` that this cache has. */
 static inline int share_before(const struct attention_share *s, int position)
@@ -689,9 +689,9 @@ static inline int64_t attention_share_floats(int v_dim)
 /* Add one share, with values o [v_dim], to the sum of those before it, with values y [v_dim]; *sum {0} at
  * first. In ascending order of blocks, the bits are those of attention to all positions with batch_invariant.
  */
-void attention_add(struct attention_sum *sum, float *y, struct attention_sum share, const float *o,
-                   int v_dim);
-void attention_finish(const struct attention_sum *sum, float *y, int v_dim);
+void attention_sum_add(struct attention_sum *sum, float *y, struct attention_sum share, const float *o,
+                       int v_dim);
+void attention_sum_finish(const struct attention_sum *sum, float *y, int v_dim);
 
 /* y = act(gate) * up, or act(gate) when up is NULL. y may be gate. */
 struct activate {

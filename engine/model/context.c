@@ -101,7 +101,7 @@ static int choose_rows(const struct model *m, const struct attention *o, struct 
 
 static void add_share(struct attention_sum *sum, float *y, const float *x, int head, int v_dim)
 {
-    attention_add(sum, y, (struct attention_sum){ x[0], x[1] }, x + head, v_dim);
+    attention_sum_add(sum, y, (struct attention_sum){ x[0], x[1] }, x + head, v_dim);
 }
 
 /* Results of this rank for n rows -> m->context.send. */
@@ -158,7 +158,7 @@ static void merge(const struct model *m, const struct attention *o, int n, struc
             const float *from = x->receive + at[r] / (int)sizeof(float) + place * step;
             add_share(&total, y, from, WIRE_HEAD, v_dim);
         }
-        attention_finish(&total, y, v_dim);
+        attention_sum_finish(&total, y, v_dim);
     }
 }
 

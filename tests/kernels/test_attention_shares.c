@@ -69,9 +69,10 @@ static void run_shares(struct backend *b, struct stage *t, const struct kv_layer
         float *y = t->y + ((int64_t)from * s->heads + v) * s->v_dim;
         for (int k = 0; k < blocks; k++) {
             const float *x = out + k % parts * part_floats + (v * most + k / parts) * floats;
-            attention_add(&sum, y, (struct attention_sum){ x[0], x[1] }, x + ATTENTION_SUM_HEAD, s->v_dim);
+            attention_sum_add(&sum, y, (struct attention_sum){ x[0], x[1] }, x + ATTENTION_SUM_HEAD,
+                              s->v_dim);
         }
-        attention_finish(&sum, y, s->v_dim);
+        attention_sum_finish(&sum, y, s->v_dim);
     }
     free(out);
 }

@@ -1,0 +1,93 @@
+# ranks_network.sh - ranks on two hosts, network namespaces with a link that delays each packet by 2 ms: the same bits,
+# measured and predicted exchanges, and a link that goes silent.
+. "$(dirname "$0")/lib.sh" "$@"
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+REAL=$QDYNO A=qdyno-a-$$ B=qdyno-b-$$
+skip_all() { echo "SKIPPED: $*: ranks on two hosts are not tested"; exit 77; }
+have mpirun && [ -f "$(dirname "$QDYNO")/qdyno_mpi.so" ] || skip_all "no Open MPI (openmpi-bin, libopenmpi-dev)"
+[ -n "$PYTHON" ] && have ip && [ -e /dev/net/tun ] || skip_all "no python3, ip (iproute2) or /dev/net/tun"
+ip netns add "$A" 2>/dev/null && ip netns add "$B" 2>/dev/null || skip_all "network namespaces are not permitted"
+remove_hosts() {
+  for space in "$A" "$B"; do
+    ip netns pids "$space" 2>/dev/null | xargs -r kill -KILL 2>/dev/null
+    ip netns del "$space" 2>/dev/null
+  done
+  cleanup
+}
+trap remove_hosts EXIT
+
+# link: connects the hosts; $link is its process.
+link() {
+  python3 "$HERE/tun_delay.py" 2 "$A" 10.99.0.1 "$B" 10.99.0.2 >"$T/link" 2>&1 &
+  link=$!
+  pids+=($link)
+  for _ in $(seq $((WAIT_S * 10))); do
+    grep -q ready "$T/link" && return
+    kill -0 $link 2>/dev/null || skip_all "no link between namespaces ($(tail -1 "$T/link"))"
+    sleep 0.1
+  done
+  fail "no link: $(cat "$T/link")"
+}
+link
+
+# What mpirun calls to start processes on the other host, in place of ssh.
+cat >"$T/remote" <<SH
+#!/bin/sh
+shift
+exec ip netns exec $B unshare -u sh -c "hostname second; \$*"
+SH
+cat >"$T/first" <<SH
+#!/bin/sh
+exec ip netns exec $A "$REAL" "\$@"
+SH
+chmod +x "$T/remote" "$T/first"
+printf '10.99.0.1 slots=1\n10.99.0.2 slots=1\n' >"$T/hosts"
+QDYNO=$T/first
+export OMPI_MCA_plm_rsh_agent=$T/remote OMPI_MCA_btl=self,tcp
+remote_left() {
+  for _ in $(seq $((WAIT_S * 10))); do
+    [ -z "$(ip netns pids "$B")" ] && return
+    sleep 0.1
+  done
+  fail "$1: processes are left on the second host"
+}
+
+echo "exchanges take as long as the link delays them"
+expect 0 detect --ranks 2 --hosts "$T/hosts" -o json &&
+  json "len(d['rows']) == 24 and all(r['seconds'] >= 0.002 for r in d['rows'])"
+remote_left detect
+
+echo "the same bits"
+BUNDLED=$(dirname "$REAL")/share/models/bundled.gguf
+IDS=$(seq -s, 1 40)
+expect 0 logits -m "$BUNDLED" -C batch_invariant=on --ids "$IDS" --out "$T/one"
+for mode in tp2 cp2 pp2; do
+  expect 0 logits -m "$BUNDLED" -C "batch_invariant=on,parallel=$mode,hosts=$T/hosts" --ids "$IDS" --out "$T/several" &&
+    { cmp -s "$T/one" "$T/several" || fail "parallel=$mode has other logits"; }
+  remote_left "$mode"
+done
+
+echo "predicted as measured"
+"$REAL" advise -m "$BUNDLED" --ranks 2 -C "hosts=$T/hosts" -o json >"$T/out" 2>"$T/err"
+cat "$T/out" "$T/err" | head -20
+
+echo "a link that goes silent"
+QDYNO_RANKS_TIMEOUT=5 "$T/first" eval -m "$BUNDLED" -f "$(dirname "$REAL")/share/text/held-out.txt" \
+  -C "parallel=tp2,hosts=$T/hosts" >"$T/out" 2>"$T/err" </dev/null &
+leader=$!
+pids+=($leader)
+for _ in $(seq $((WAIT_S * 10))); do
+  pgrep -f "$REAL rank --socket" | grep -qxF "$(ip netns pids "$B")" && break
+  sleep 0.1
+done
+sleep 1
+kill -KILL $link
+wait $link 2>/dev/null
+wait $leader
+status=$?
+[ $status = 5 ] || fail "silent link: status $status, want 5"
+says err 'rank'
+[ -z "$(ip netns pids "$A" | grep -v "^$link\$")" ] || fail "processes are left on the first host: $(ip netns pids "$A")"
+
+finish
