@@ -255,6 +255,7 @@ static void calls_admit(struct engine *e, int level, int64_t begun_ns)
                 histogram_add(&e->s->tally.queue, &EDGES_REQUEST, (double)(begun_ns - c->arrived_ns) * 1e-9,
                               1);
             }
+            server_publish_locked(e->s);
             pthread_mutex_unlock(&e->s->lock);
         }
 }
@@ -312,6 +313,7 @@ static void step_publish(struct engine *e, int level, const struct serving_resul
     s->tally.at[level].tokens += e->news.generated_tokens;
     s->tally.now = counts_of(s);
     live_publish_locked(e, r);
+    server_publish_locked(s);
     pthread_mutex_unlock(&s->lock);
     e->news = (struct step_news){ 0 };
     if (any) connections_wake(s->connections);

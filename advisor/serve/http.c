@@ -8,16 +8,16 @@
  * own. */
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "advisor/serve/accept.h"
 #include "advisor/serve/access.h"
 #include "advisor/serve/parts.h"
 #include "telemetry/http/http.h"
@@ -25,6 +25,7 @@
 enum {
     SPARE_CONNECTIONS = 128, /* beside those of requests that wait and run */
     RECEIVE_S = 60,          /* for a request, from its first byte or the end of the one before */
+    RETIRE_S = 1,            /* the same, in a process that retires */
     WRITE_S = 60,            /* without progress of a client that reads its answer */
     STEP_MS = 250,           /* between checks of the time limits */
     STOP_S = 2,              /* for clients to read the rest of their answers when the server ends */
@@ -39,6 +40,7 @@ struct link {
     int fd;
     int64_t waiting_since_ns;  /* for (the rest of) a request; 0: its request is being answered */
     bool closing, hung_up;     /* hung_up: its client sends no more */
+    bool asked;                /* a request has come */
     struct exchange *exchange; /* NULL: none */
 };
 
@@ -61,9 +63,11 @@ struct connections {
     struct server *s;
     struct MHD_Daemon *daemon;
     struct link *links;
-    int link_count, link_most;
-    size_t body_bytes; /* of all exchanges */
-    int wake, watch;   /* eventfd; epoll of all sockets, for clients that go away */
+    atomic_int link_count;
+    int link_most, unasked;   /* unasked: links without a request so far */
+    struct acceptor acceptor; /* of one of several processes */
+    size_t body_bytes;        /* of all exchanges */
+    int wake, watch;          /* eventfd; epoll of all sockets, for clients that go away */
     pthread_t thread;
     bool stopping;
     int64_t stop_ns; /* end by then */
@@ -81,7 +85,8 @@ static enum MHD_Result answer_send(struct exchange *x, unsigned status, const ch
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (status == 405) MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, x->route->method);
-    if (status == 413 || status == 503) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    if (status == 413 || status == 503 || acceptor_moves_client(&x->owner->acceptor, x->owner->s))
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     snprintf(number, sizeof number, "%d", x->no.retry_after_s);
     if (x->no.retry_after_s) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, number);
     const enum MHD_Result sent = MHD_queue_response(x->mhd, status, r);
@@ -192,6 +197,8 @@ static enum MHD_Result answer_stream(struct exchange *x)
     if (!r) return MHD_NO;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    if (acceptor_moves_client(&x->owner->acceptor, x->owner->s))
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* proxies pass every event on at once */
     const enum MHD_Result sent = MHD_queue_response(x->mhd, 200, r);
     MHD_destroy_response(r);
@@ -219,16 +226,6 @@ static enum MHD_Result answer_call(struct exchange *x)
 
 /* ---------------------------------------------------------------- requests */
 
-static bool call_name(struct call *c, const char *begin)
-{
-    uint8_t random[12];
-    int n = snprintf(c->id, sizeof c->id, "%s", begin);
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) return false;
-    for (size_t i = 0; i < sizeof random; i++)
-        n += snprintf(c->id + n, sizeof c->id - (size_t)n, "%02x", random[i]);
-    return true;
-}
-
 static void body_release(struct exchange *x)
 {
     x->owner->body_bytes -= x->body.len;
@@ -238,9 +235,8 @@ static void body_release(struct exchange *x)
 /* The request is complete: give it to the preparing thread. */
 static bool exchange_hand_on(struct exchange *x)
 {
-    struct call *c = calloc(1, sizeof *c);
-    if (!c || !call_name(c, x->route->id)) {
-        free(c);
+    struct call *c = call_open(x->route->id);
+    if (!c) {
         if (x->route->generates) server_count_refused(x->owner->s);
         return refuse(&x->no, 500, "out_of_memory", NULL, "out of memory for a request");
     }
@@ -249,7 +245,6 @@ static bool exchange_hand_on(struct exchange *x)
     x->body = (struct str){ 0 };
     c->ask.endpoint = x->route->endpoint;
     c->generates = x->route->generates;
-    c->created = time(NULL);
     c->arrived_ns = x->arrived_ns;
     c->exchange = x;
     x->call = c;
@@ -304,6 +299,8 @@ static struct exchange *exchange_begin(struct connections *h, struct MHD_Connect
     x->arrived_ns = clock_ns();
     x->link = l;
     l->exchange = x;
+    h->unasked -= !l->asked;
+    l->asked = true;
     x->route = route_find(path);
     if (x->route && x->route->prefix) x->argument = strdup(path + strlen(x->route->path));
     access_check(&x->no, h->s, x->route, c, path, method);
@@ -386,9 +383,12 @@ static void links_make_room(struct connections *h)
 
 static void links_end_late(struct connections *h)
 {
-    const int64_t latest_ns = clock_ns() - RECEIVE_S * INT64_C(1000000000);
+    const int64_t second_ns = 1000 * 1000 * 1000, now_ns = clock_ns();
     for (struct link *l = h->links; l; l = l->next)
-        if (l->waiting_since_ns && l->waiting_since_ns < latest_ns && !l->closing) link_close(l);
+        if (l->waiting_since_ns && !l->closing &&
+            l->waiting_since_ns + (h->acceptor.retiring && !l->exchange ? RETIRE_S : RECEIVE_S) * second_ns <
+                now_ns)
+            link_close(l);
 }
 
 /* Called by libmicrohttpd when a connection begins, and before it closes the socket. */
@@ -402,6 +402,7 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **context,
         *(l->previous ? &l->previous->next : &h->links) = l->next;
         if (l->next) l->next->previous = l->previous;
         h->link_count--;
+        h->unasked -= !l->asked;
         free(l); /* closing the socket takes it out of the epoll set */
         return;
     }
@@ -417,6 +418,7 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **context,
     if (h->links) h->links->previous = l;
     h->links = l;
     h->link_count++;
+    h->unasked++;
     *context = l;
     links_make_room(h);
 }
@@ -477,13 +479,16 @@ static void *connections_main(void *arg)
         { .fd = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN },
         { .fd = h->wake, .events = POLLIN },
         { .fd = h->watch, .events = POLLIN },
+        { .fd = -1 },
     };
     for (bool stopping = false; !stopping || (!connections_are_done(h) && clock_ns() < h->stop_ns);) {
         MHD_UNSIGNED_LONG_LONG soon_ms =
             STEP_MS; /* 0 while libmicrohttpd has work that no descriptor announces */
         eventfd_t count;
         MHD_get_timeout(h->daemon, &soon_ms);
-        poll(ready, COUNT_OF(ready), (int)MIN(soon_ms, STEP_MS));
+        int wait_ms = (int)MIN(soon_ms, STEP_MS);
+        ready[3] = (struct pollfd){ acceptor_descriptor(&h->acceptor, &wait_ms), POLLIN, 0 };
+        poll(ready, COUNT_OF(ready), wait_ms);
         if (ready[1].revents) eventfd_read(h->wake, &count);
         clients_look(h);
         calls_look(h);
@@ -491,7 +496,10 @@ static void *connections_main(void *arg)
         MHD_run(h->daemon);
         pthread_mutex_lock(&h->s->lock);
         stopping = h->stopping;
+        const int open = h->s->open;
+        h->acceptor.retiring = h->s->retiring;
         pthread_mutex_unlock(&h->s->lock);
+        if (ready[3].revents && !stopping) acceptor_run(&h->acceptor, h->daemon, open + h->unasked);
     }
     /* libmicrohttpd ends only without suspended connections */
     for (struct link *l = h->links; l; l = l->next) {
@@ -503,6 +511,11 @@ static void *connections_main(void *arg)
     return NULL;
 }
 
+int connections_count(struct connections *h)
+{
+    return h->link_count;
+}
+
 void connections_wake(struct connections *h)
 {
     eventfd_write(h->wake, 1);
@@ -510,19 +523,19 @@ void connections_wake(struct connections *h)
 
 static void log_discard(void *ctx, const char *format, va_list ap)
 {
-    (void)ctx;
-    (void)format;
-    (void)ap; /* errors are reported to the client; libraries do not print */
+    (void)ctx, (void)format, (void)ap; /* errors are reported to the client; libraries do not print */
 }
 
+/* fd -1: connections come from the acceptor. */
 static struct MHD_Daemon *daemon_start(struct connections *h, int fd)
 {
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-                            on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_discard, NULL,
-                            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)h->link_most + 1, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)WRITE_S,
-                            MHD_OPTION_END);
+    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    return MHD_start_daemon(fd < 0 ? flags | MHD_USE_NO_LISTEN_SOCKET : flags, 0, NULL, NULL, on_request, h,
+                            MHD_OPTION_EXTERNAL_LOGGER, log_discard, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+                            on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->link_most + 1,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)WRITE_S,
+                            fd < 0 ? MHD_OPTION_END : MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_END);
 }
 
 static void connections_free(struct connections *h)
@@ -534,7 +547,7 @@ static void connections_free(struct connections *h)
     free(h);
 }
 
-/* Takes the listening socket. Returns 0 or an errno. */
+/* Takes the listening socket, unless it is -1. Returns 0 or an errno. */
 static int connections_open(struct connections *h, int fd)
 {
     int cause = 0;
@@ -550,25 +563,27 @@ static int connections_open(struct connections *h, int fd)
 
 enum err_code connections_start(struct connections **out, struct server *s, int *port, struct err *why)
 {
-    int fd = -1, chosen = 0;
+    int fd = -1, chosen = s->o.port;
     *out = NULL;
-    enum err_code rc = http_listen(&fd, s->o.listen, s->o.port, &chosen, why);
+    enum err_code rc = s->o.share ? ERR_OK : http_listen(&fd, s->o.listen, s->o.port, &chosen, why);
     if (rc) return rc;
     struct connections *h = calloc(1, sizeof *h);
     if (!h) {
-        close(fd);
+        if (fd >= 0) close(fd);
         return err_set(why, ERR_NOMEM, "out of memory for connections");
     }
     h->s = s;
+    acceptor_init(&h->acceptor, s);
     h->link_most = s->o.queue + SPARE_CONNECTIONS;
+    *out = h; /* before its thread answers the first request */
     const int cause = connections_open(h, fd);
     if (cause) {
         connections_free(h);
+        *out = NULL;
         return err_set(why, err_of_errno(cause), "cannot start the server for port %d: %s", chosen,
                        strerror(cause));
     }
     if (port) *port = chosen;
-    *out = h;
     return ERR_OK;
 }
 

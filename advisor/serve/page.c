@@ -5,28 +5,37 @@
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 
-static void outcomes_write(const struct tally *t, const struct family_sink *to)
+static void outcomes_write(const struct serve_figures *t, const struct family_sink *to)
 {
     for (int i = 0; i < SERVE_OUTCOMES; i++)
         family_value(to, FAMILY_SERVE_REQUESTS, &(struct label){ "outcome", SERVE_OUTCOME_NAMES[i] }, 1,
                      (double)t->outcome[i]);
 }
 
-static void goodput_write(const struct server *s, const struct tally *t, const struct family_sink *to)
+static void goodput_write(const struct server *s, const struct serve_figures *t, const struct family_sink *to)
 {
     if (!s->o.limit_count) return;
     family_value(to, FAMILY_SERVE_GOODPUT, &(struct label){ "met", "yes" }, 1, (double)t->met);
     family_value(to, FAMILY_SERVE_GOODPUT, &(struct label){ "met", "no" }, 1, (double)t->missed);
 }
 
-static void blocks_write(const struct pool_counts *b, const struct family_sink *to)
+static void blocks_write(const struct serve_figures *f, const struct family_sink *to)
 {
     const struct {
         const char *use;
-        int n;
-    } uses[] = { { "used", b->used }, { "cached", b->cached }, { "free", b->free } };
+        int64_t n;
+    } uses[] = { { "used", f->blocks_used }, { "cached", f->blocks_cached }, { "free", f->blocks_free } };
     for (size_t i = 0; i < COUNT_OF(uses); i++)
-        family_value(to, FAMILY_SERVE_KV_BLOCKS, &(struct label){ "use", uses[i].use }, 1, uses[i].n);
+        family_value(to, FAMILY_SERVE_KV_BLOCKS, &(struct label){ "use", uses[i].use }, 1, (double)uses[i].n);
+}
+
+static void processes_write(const struct server *s, const struct family_sink *to)
+{
+    struct share *sh = s->o.share;
+    family_value(to, FAMILY_SERVE_PROCESSES, NULL, 0, sh ? share_processes(sh) : 1);
+    for (int i = SCALE_NONE + 1; i < SCALE_CHANGES; i++)
+        family_value(to, FAMILY_SERVE_PROCESS_CHANGES, &(struct label){ "direction", SCALE_CHANGE_NAMES[i] },
+                     1, sh ? (double)share_change_count(sh, (enum scale_change)i) : 0);
 }
 
 void page_write(struct server *s, struct str *out, struct err *bad)
@@ -35,20 +44,18 @@ void page_write(struct server *s, struct str *out, struct err *bad)
     const struct family_sink to = exposition_sink(&e);
     struct process_reading process;
     struct backend_info backend;
-    pthread_mutex_lock(&s->lock);
-    const struct tally t = s->tally;
-    const int waiting = s->waiting, running = s->open - s->waiting;
-    pthread_mutex_unlock(&s->lock);
+    struct serve_figures t;
+    server_sum(s, &t);
     const struct {
         enum family_id family;
         double value;
     } values[] = {
-        { FAMILY_SERVE_WAITING, waiting },
-        { FAMILY_SERVE_RUNNING, running },
+        { FAMILY_SERVE_WAITING, (double)t.waiting },
+        { FAMILY_SERVE_RUNNING, (double)t.running },
         { FAMILY_SERVE_PROMPT_TOKENS, (double)t.prompt_tokens },
         { FAMILY_SERVE_CACHED_TOKENS, (double)t.cached_tokens },
         { FAMILY_SERVE_GENERATED_TOKENS, (double)t.generated_tokens },
-        { FAMILY_SERVE_PREEMPTIONS, (double)t.now.preemptions },
+        { FAMILY_SERVE_PREEMPTIONS, (double)t.preemptions },
         { FAMILY_SERVE_STEPS, (double)t.steps },
         { FAMILY_SERVE_ROWS, (double)t.rows },
         { FAMILY_SERVE_BUSY, t.busy_s },
@@ -67,7 +74,8 @@ void page_write(struct server *s, struct str *out, struct err *bad)
     build_export(backend.isa, &to);
     outcomes_write(&t, &to);
     goodput_write(s, &t, &to);
-    blocks_write(&t.now.blocks, &to);
+    blocks_write(&t, &to);
+    processes_write(s, &to);
     for (size_t i = 0; i < COUNT_OF(values); i++)
         family_value(&to, values[i].family, NULL, 0, values[i].value);
     for (size_t i = 0; i < COUNT_OF(histograms); i++)
@@ -85,8 +93,16 @@ json_t *page_health(struct server *s, bool with_figures)
     struct err why;
     json_t *o = json_object();
     server_read(s, &now);
+    const bool draining = now.draining;
+    if (s->o.share) {
+        struct share_state all;
+        share_read(s->o.share, &all);
+        now = all.sum;
+        now.has_chat = s->chat != NULL;
+        if (with_figures) json_put_int(o, "processes", all.ready);
+    }
     const bool failed = server_error(s, &why) != ERR_OK;
-    json_put_str(o, "status", failed ? "failed" : now.draining ? "stopping" : "ok");
+    json_put_str(o, "status", failed ? "failed" : draining ? "stopping" : "ok");
     if (!with_figures) return o;
     json_put_str(o, "model", s->o.name);
     json_put_bool(o, "chat", now.has_chat);
@@ -98,35 +114,45 @@ json_t *page_health(struct server *s, bool with_figures)
     return o;
 }
 
+/* Its last steps stay those of this process. */
+static void live_set_figures(struct live *l, const struct serve_figures *f)
+{
+    l->arrived = f->accepted;
+    l->done = f->outcome[SERVE_COMPLETED];
+    for (int i = 0; i < SERVE_OUTCOMES; i++) l->not_done += i == SERVE_COMPLETED ? 0 : f->outcome[i];
+    l->met = f->met;
+    l->missed = f->missed;
+    l->prompt_tokens = f->prompt_tokens;
+    l->cached_tokens = f->cached_tokens;
+    l->tokens = f->generated_tokens;
+    l->preemptions = f->preemptions;
+    l->stalls = f->stalls;
+    l->waiting = (int)f->waiting;
+    l->running = (int)f->running;
+    l->first = f->first;
+    l->gap = f->gap;
+}
+
 json_t *page_load(struct server *s)
 {
     json_t *o = json_object(), *outcomes = json_object();
+    struct serve_figures f;
+    server_sum(s, &f);
     pthread_mutex_lock(&s->lock);
-    const struct tally *t = &s->tally;
-    struct live l = t->live;
-    l.arrived = t->accepted;
-    for (int i = 0; i < SERVE_OUTCOMES; i++) {
-        json_put_int(outcomes, SERVE_OUTCOME_NAMES[i], t->outcome[i]);
-        if (i != SERVE_COMPLETED) l.not_done += t->outcome[i];
-    }
-    l.done = t->outcome[SERVE_COMPLETED];
-    l.met = t->met;
-    l.missed = t->missed;
-    l.prompt_tokens = t->prompt_tokens;
-    l.cached_tokens = t->cached_tokens;
-    l.tokens = t->generated_tokens;
+    struct live l = s->tally.live;
+    live_set_figures(&l, &f);
+    for (int i = 0; i < SERVE_OUTCOMES; i++) json_put_int(outcomes, SERVE_OUTCOME_NAMES[i], f.outcome[i]);
     const int level = s->level;
-    l.waiting = s->waiting;
-    l.running = s->open - s->waiting;
     l.seconds = (double)(clock_ns() - s->started_ns) * 1e-9;
     json_put_str(o, "status", s->failed ? "failed" : s->draining ? "stopping" : "ok");
-    json_put(o, "occupancy", json_deep_copy(t->occupancy));
+    json_put(o, "occupancy", json_deep_copy(s->tally.occupancy));
     pthread_mutex_unlock(&s->lock);
     char line[CONFIG_LINE];
     const struct model *m = level ? s->o.more[level - 1] : s->o.model;
     json_put_str(o, "model", s->o.name);
     json_put_str(o, "config", config_line(model_config(m), line, sizeof line));
     json_put_int(o, "max_sequences", model_plan(s->o.model)->sequences);
+    json_put_int(o, "processes", s->o.share ? share_processes(s->o.share) : 1);
     json_put(o, "outcomes", outcomes);
     json_put(o, "load", live_to_json(&l));
     return o;
@@ -151,6 +177,11 @@ json_t *page_settings(struct server *s, const char *body, size_t n, struct refus
     json_t *asked = NULL, *v;
     const char *key;
     char text[CONFIG_VALUE], line[CONFIG_LINE];
+    if (s->o.share) {
+        refuse(no, 400, "several_processes", NULL,
+               "settings cannot be changed while the server consists of several processes (--processes)");
+        return NULL;
+    }
     enum err_code rc = json_parse(&asked, body, n, &why);
     if (!rc && !json_is_object(asked))
         rc = err_set(&why, ERR_FORMAT, "expected a JSON object such as {\"schedule\": \"shortest\"}");

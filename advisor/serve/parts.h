@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "advisor/serve/serve.h"
+#include "advisor/serve/share.h"
 #include "advisor/serve/tools.h"
 #include "engine/serve/serve.h"
 #include "engine/text/text.h"
@@ -142,6 +143,8 @@ struct call {
     bool streaming; /* L: `out` is the beginning of a stream of events; else it is the whole document */
     void *exchange; /* the connections' thread: who waits for it; NULL: nobody any longer */
 };
+/* With a random name that begins so. NULL: no memory. */
+struct call *call_open(const char *begin);
 void call_free(struct call *c);
 
 /* When things happened and how many, over all answers: from the first event of any to the last event of any.
@@ -205,6 +208,7 @@ struct server {
     int ctx;                             /* most tokens of a request, prompt and answer */
     int64_t started;                     /* Unix seconds */
     int64_t started_ns;
+    struct serve_figures *base; /* of earlier processes in its slot; NULL: none */
     struct connections *connections;
     struct spans *spans;
     struct serving *serving[SERVE_LEVELS]; /* [levels] the engine's thread, from its start on */
@@ -220,7 +224,7 @@ struct server {
     bool change_wanted; /* of settings: the engine takes `change` over before its next step */
     struct config change;
     int level; /* of new requests */
-    bool draining, stopping;
+    bool draining, stopping, retiring;
     bool failed;
     struct err failure;
     struct tally tally;
@@ -243,6 +247,15 @@ void server_ready_locked(struct server *s, struct call *c);
 void server_count_refused(struct server *s);
 void call_list_add(struct call_list *l, struct call *c);
 struct call *call_list_take(struct call_list *l); /* the first; NULL: empty */
+
+/* share.c, the first two with the lock. The figures of this process and of earlier ones in its slot. */
+void server_figures_locked(const struct server *s, struct serve_figures *out);
+/* After they changed: for the other processes. */
+void server_publish_locked(struct server *s);
+/* The figures of all processes. */
+void server_sum(struct server *s, struct serve_figures *out);
+/* serve.c: the part of figures that server_state has. */
+struct server_state server_state_of(const struct serve_figures *f);
 
 /* slo.c. False: no memory. */
 bool slo_note_gap(const struct server *s, struct answer *a, double seconds);
@@ -269,6 +282,7 @@ json_t *page_models(const struct server *s, const char *name); /* name NULL: the
 /* http.c */
 enum err_code connections_start(struct connections **out, struct server *s, int *port, struct err *why);
 void connections_wake(struct connections *h); /* from any thread: look at server.ready */
+int connections_count(struct connections *h); /* from any thread */
 /* Sends what is ready, waits a moment for slow clients, ends the thread. All calls have ended. */
 void connections_stop(struct connections *h); /* NULL is fine */
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,6 +41,27 @@ struct call *call_list_take(struct call_list *l)
     if (!c) return NULL;
     l->first = c->next;
     if (!l->first) l->last = NULL;
+    return c;
+}
+
+static bool call_name(struct call *c, const char *begin)
+{
+    uint8_t random[12];
+    int n = snprintf(c->id, sizeof c->id, "%s", begin);
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) return false;
+    for (size_t i = 0; i < sizeof random; i++)
+        n += snprintf(c->id + n, sizeof c->id - (size_t)n, "%02x", random[i]);
+    return true;
+}
+
+struct call *call_open(const char *begin)
+{
+    struct call *c = calloc(1, sizeof *c);
+    if (c && !call_name(c, begin)) {
+        free(c);
+        return NULL;
+    }
+    if (c) c->created = time(NULL);
     return c;
 }
 
@@ -115,6 +137,7 @@ bool server_take(struct server *s, struct call *c, struct refusal *no)
         call_list_add(&s->to_prepare, c);
         pthread_cond_signal(&s->prepare_wake);
     }
+    server_publish_locked(s);
     pthread_mutex_unlock(&s->lock);
     return refused == SERVE_OUTCOMES;
 }
@@ -138,6 +161,7 @@ void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
         s->tally.missed += (outcome == SERVE_COMPLETED && !met) || outcome == SERVE_FAILED;
         s->tally.at[c->level].requests += outcome == SERVE_COMPLETED;
         if (outcome == SERVE_COMPLETED) histogram_add(&s->tally.duration, &EDGES_REQUEST, seconds, 1);
+        server_publish_locked(s); /* before its client has the answer */
     }
     c->stage = CALL_ENDED;
     server_ready_locked(s, c);
@@ -153,6 +177,7 @@ void server_count_refused(struct server *s)
     pthread_mutex_lock(&s->lock);
     s->tally.accepted++;
     s->tally.outcome[SERVE_REFUSED]++;
+    server_publish_locked(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -228,6 +253,27 @@ static void server_limit_context(struct server *s)
                   ctx);
 }
 
+/* The counters of this process go on from those of the process that had its slot before. */
+static enum err_code server_join(struct server *s, struct err *why)
+{
+    s->base = calloc(1, sizeof *s->base);
+    if (!s->base) return err_set(why, ERR_NOMEM, "out of memory for the figures of the server");
+    share_slot_read(s->o.share, s->o.slot, s->base);
+    figures_clear_gauges(s->base);
+    return ERR_OK;
+}
+
+/* From now on the other processes count on this one. */
+static void server_announce(struct server *s)
+{
+    const struct memory_plan *p = model_plan(s->o.model);
+    pthread_mutex_lock(&s->lock);
+    server_publish_locked(s);
+    pthread_mutex_unlock(&s->lock);
+    share_ready(s->o.share, s->o.slot, (int)config_int(model_config(s->o.model), KNOB_MAX_SEQUENCES),
+                p->host - p->on_disk);
+}
+
 static enum err_code server_open(struct server *s, int *port, struct err *why)
 {
     s->tokenizer = model_tokenizer(s->o.model);
@@ -235,7 +281,8 @@ static enum err_code server_open(struct server *s, int *port, struct err *why)
     s->started = time(NULL);
     s->started_ns = clock_ns();
     tokenizer_describe(s->tokenizer, &s->vocabulary);
-    enum err_code rc = server_open_chat(s, why);
+    enum err_code rc = s->o.share ? server_join(s, why) : ERR_OK;
+    if (!rc) rc = server_open_chat(s, why);
     if (!rc && s->chat) s->tool_style = tool_style_find(chat_template_for_tools(s->chat));
     s->levels = 1 + s->o.more_count;
     for (int i = 0; i < s->levels && !rc; i++) rc = level_open(s, i, why);
@@ -252,6 +299,7 @@ static enum err_code server_open(struct server *s, int *port, struct err *why)
     s->has_prepare = !cause;
     if (!cause) cause = pthread_create(&s->engine_thread, NULL, engine_main, s);
     s->has_engine = !cause;
+    if (!cause && s->o.share) server_announce(s);
     return cause ? err_set(why, err_of_errno(cause), "cannot start the threads of the server: %s",
                            strerror(cause))
                  : ERR_OK;
@@ -290,6 +338,14 @@ void server_drain(struct server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+void server_retire(struct server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->retiring = true;
+    pthread_mutex_unlock(&s->lock);
+    connections_wake(s->connections);
+}
+
 void server_set_level(struct server *s, int level)
 {
     pthread_mutex_lock(&s->lock);
@@ -298,36 +354,44 @@ void server_set_level(struct server *s, int level)
     pthread_mutex_unlock(&s->lock);
 }
 
+struct server_state server_state_of(const struct serve_figures *f)
+{
+    struct server_state out = { .accepted = f->accepted,
+                                .open = (int)(f->waiting + f->running),
+                                .waiting = (int)f->waiting,
+                                .running = (int)f->running,
+                                .blocks = (int)f->blocks,
+                                .blocks_used = (int)f->blocks_used,
+                                .blocks_cached = (int)f->blocks_cached,
+                                .prompt_tokens = f->prompt_tokens,
+                                .cached_tokens = f->cached_tokens,
+                                .generated_tokens = f->generated_tokens,
+                                .preemptions = f->preemptions,
+                                .steps = f->steps,
+                                .first_token_s = f->first_token.sum,
+                                .gap_s = f->token.sum,
+                                .first_tokens = (int64_t)f->first_token.count,
+                                .gaps = (int64_t)f->token.count };
+    memcpy(out.outcome, f->outcome, sizeof out.outcome);
+    return out;
+}
+
 void server_read(struct server *s, struct server_state *out)
 {
+    struct serve_figures f;
     pthread_mutex_lock(&s->lock);
-    const struct tally *t = &s->tally;
-    *out = (struct server_state){ .accepted = t->accepted,
-                                  .open = s->open,
-                                  .waiting = s->waiting,
-                                  .running = s->open - s->waiting,
-                                  .draining = s->draining,
-                                  .has_chat = s->chat != NULL,
-                                  .ctx = s->ctx,
-                                  .blocks = t->now.blocks.blocks,
-                                  .blocks_used = t->now.blocks.used,
-                                  .blocks_cached = t->now.blocks.cached,
-                                  .prompt_tokens = t->prompt_tokens,
-                                  .cached_tokens = t->cached_tokens,
-                                  .generated_tokens = t->generated_tokens,
-                                  .preemptions = t->now.preemptions,
-                                  .steps = t->steps,
-                                  .first_token_s = t->first_token.sum,
-                                  .gap_s = t->token.sum,
-                                  .first_tokens = (int64_t)t->first_token.count,
-                                  .gaps = (int64_t)t->token.count,
-                                  .level = s->level };
+    server_figures_locked(s, &f);
+    *out = server_state_of(&f);
+    out->connections = connections_count(s->connections);
+    out->draining = s->draining;
+    out->has_chat = s->chat != NULL;
+    out->ctx = s->ctx;
+    out->level = s->level;
     for (int i = 0; i < s->levels; i++) {
-        out->at[i].requests = t->at[i].requests;
-        out->at[i].tokens = t->at[i].tokens;
-        out->at[i].busy_s = t->at[i].busy_s;
+        out->at[i].requests = s->tally.at[i].requests;
+        out->at[i].tokens = s->tally.at[i].tokens;
+        out->at[i].busy_s = s->tally.at[i].busy_s;
     }
-    memcpy(out->outcome, t->outcome, sizeof out->outcome);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -361,6 +425,7 @@ void server_stop(struct server *s)
     for (int i = 0; i < s->levels; i++) serving_close(s->serving[i]);
     json_decref(s->tally.occupancy);
     chat_close(s->chat);
+    free(s->base);
     pthread_cond_destroy(&s->prepare_wake);
     pthread_cond_destroy(&s->engine_wake);
     pthread_mutex_destroy(&s->lock);

@@ -4,6 +4,8 @@
  * turns texts into tokens (prepare.c); one computes (engine.c). So neither a slow client nor a long text
  * delays the tokens of others. A fourth sends spans to a collector, if there is one (spans.c).
  *
+ * A server may consist of several processes that accept connections at one socket (share.h).
+ *
  * Every request to generate ends as exactly one of enum outcome, also when its client goes away, when the
  * server stops, or when the model fails. Documented for its users in docs/serve.md. */
 #ifndef QDYNO_ADVISOR_SERVE_H
@@ -18,6 +20,7 @@
 
 struct model;
 struct server;
+struct share;
 
 /* How a request to generate ended. The names are values of a label in /metrics. */
 enum serve_outcome {
@@ -51,7 +54,11 @@ struct server_options {
     const struct load_limit
         *limits; /* [limit_count] for goodput, borrowed; times from the arrival at the server */
     int limit_count;
-    const char *otlp;      /* a collector for one trace per request; NULL: none */
+    const char *otlp; /* a collector for one trace per request; NULL: none */
+    /* Of several processes: NULL: this is the only one. Otherwise it has this slot, accepts at the socket
+     * `listener`, which its supervisor opened, and answers /metrics, /health and /load for all of them. */
+    struct share *share;
+    int slot, listener;
     const struct log *log; /* borrowed; may be NULL */
 };
 /* All strings are borrowed until server_stop. *port (may be NULL): where it listens. Errors: ERR_USAGE (no
@@ -62,6 +69,10 @@ enum err_code server_start(struct server **out, const struct server_options *o, 
 /* From now on new requests to generate are refused with 503; those that were accepted go on. */
 void server_drain(struct server *s);
 
+/* From now on it accepts no connections and closes each one after its answer or a second without a request.
+ * Requests that come until then are answered. For a process whose work others take over. */
+void server_retire(struct server *s);
+
 /* From now on new requests, and those that wait, are computed with this config: 0 is `model`, i is more[i -
  * 1]. Requests that were begun end with the config that began them. */
 void server_set_level(struct server *s, int level);
@@ -70,6 +81,7 @@ struct server_state {
     int64_t outcome[SERVE_OUTCOMES],
         accepted;                           /* accepted: all requests to generate, in whatever way they end */
     int open;                               /* requests to generate that have not ended */
+    int connections;                        /* of clients, with or without a request */
     int waiting, running;                   /* of the open ones: before and after their first step */
     bool draining, has_chat;                /* has_chat: there is a chat template */
     int ctx;                                /* most tokens of a request, prompt and answer */
@@ -93,5 +105,81 @@ enum err_code server_error(struct server *s, struct err *why);
 void server_end_requests(struct server *s);
 /* The same, and ends the server. NULL is fine. */
 void server_stop(struct server *s);
+
+/* ---------------------------------------------------------------- several processes (share.c) */
+
+enum { SERVE_PROCESSES = 64 }; /* most processes of a server */
+
+enum scale_change { SCALE_NONE, SCALE_UP, SCALE_DOWN, SCALE_RESTART, SCALE_CHANGES };
+/* Values of a label in /metrics. */
+extern const char *const SCALE_CHANGE_NAMES[SCALE_CHANGES];
+
+/* A supervisor opens the shared memory before it forks. Each process has a slot, and one process at a time
+ * has a slot. Errors: ERR_NOMEM and others of mmap. */
+enum err_code share_open(struct share **out, int slots, struct err *why);
+void share_close(struct share *sh); /* NULL is fine */
+
+/* The supervisor: before it starts a process; after the process of a slot has ended. Requests that were open
+ * then are counted as failed. */
+void share_begin(struct share *sh, int slot);
+void share_end(struct share *sh, int slot);
+/* Ask the process of a slot, or all, to end; they see it by share_phase and share_is_stopping. */
+void share_retire(struct share *sh, int slot);
+void share_stop(struct share *sh);
+bool share_is_stopping(struct share *sh);
+void share_count_change(struct share *sh, enum scale_change change);
+
+enum share_phase {
+    SHARE_NONE,     /* no process */
+    SHARE_STARTING, /* it opens its model */
+    SHARE_READY,    /* it answers requests */
+    SHARE_RETIRING  /* it has been asked to end */
+};
+enum share_phase share_phase(struct share *sh, int slot);
+
+struct share_state {
+    int ready, starting, retiring; /* processes */
+    int sequences;                 /* requests that one computes at a time; 0: none was ready yet */
+    int64_t process_bytes;         /* memory that one needs; 0: the same */
+    struct server_state sum;       /* over all processes, also those that have ended */
+};
+void share_read(struct share *sh, struct share_state *out);
+
+/* ---------------------------------------------------------------- how many processes (scale.c) */
+
+struct scale_rule {
+    int least, most;   /* processes */
+    double waiting;    /* another one is needed when at least so many requests */
+    double up_s;       /* have waited for so long; */
+    double down_s;     /* one less, when the others could have done the work for so long; */
+    double cooldown_s; /* and never sooner than this after the last change */
+};
+/* "waiting=2,up=5s,down=1m,cooldown=10s": any of these. "2", "1..4". Errors: ERR_USAGE with the part that is
+ * wrong. */
+enum err_code scale_rule_parse(struct scale_rule *r, const char *text, struct err *why);
+enum err_code scale_limits_parse(struct scale_rule *r, const char *text, struct err *why);
+
+struct scale_observation {
+    int processes;        /* that answer requests or start */
+    int starting;         /* of these, that start */
+    int waiting, running; /* requests */
+    int sequences;        /* requests that one process computes at a time */
+};
+struct scale_since {
+    bool holds;
+    int64_t ns; /* since then */
+};
+struct scale_state { /* {0} is the start */
+    struct scale_since busy, idle;
+    bool changed;
+    int64_t changed_ns; /* time of the last change */
+};
+/* Decides, and notes the change in *s as made at `now_ns` (of a monotonic clock). There is no change while a
+ * process starts. Returns SCALE_NONE, SCALE_UP or SCALE_DOWN. Pure. */
+enum scale_change scale_step(const struct scale_rule *r, struct scale_state *s,
+                             const struct scale_observation *o, int64_t now_ns);
+/* Seconds to wait before a process that ended unexpectedly is restarted, after so many such ends in
+ * succession. Pure. */
+double scale_restart_delay_s(int crashes);
 
 #endif

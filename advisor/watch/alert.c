@@ -128,6 +128,11 @@ const struct signal SIGNALS[SIGNAL_COUNT] = {
                        .subject = SUBJECT_SIGNAL,
                        .stands_s = SENSOR_S,
                        .phrase = "has had no value for %s" },
+    [SIGNAL_SERVE_WAITING] = { .name = "serve_waiting",
+                               .unit = ALERT_UNIT_COUNT,
+                               .subject = SUBJECT_MACHINE,
+                               .stands_s = SENSOR_S,
+                               .phrase = "%s requests wait at qdyno serve" },
 };
 
 const char *const GRADES[] = { "info", "warning", "critical", NULL };
@@ -426,6 +431,19 @@ const struct alert ALERTS[ALERT_COUNT] = {
       .actions = ACTIONS_INFO,
       .meaning = "A sensor stopped giving values; its alerts keep their state.",
       .todo = "qdyno doctor says what can be read here; drivers and permissions are the usual reasons." },
+    { .name = "serve_processes",
+      .signal = SIGNAL_SERVE_WAITING,
+      .side = SIDE_ABOVE,
+      .threshold = 1,
+      .clear = 0,
+      .for_s = 5,
+      .keep_s = 60,
+      .grade = GRADE_INFO,
+      .actions = ACTIONS_INFO | ACTION_SCALE,
+      .meaning = "Requests wait at qdyno serve: its processes do not keep up with them.",
+      .todo =
+          "qdyno serve --processes MIN..MAX starts and ends processes by itself, and records each change as an alert of "
+          "this name; the watch does not observe servers." },
 };
 
 const struct alert *alert_find(const char *name)

@@ -60,6 +60,7 @@ static const char *const EXPRESSIONS[SIGNAL_COUNT] = {
     [SIGNAL_GPU_LOST] = "qdyno_gpu_lost",
     [SIGNAL_DISK] = "qdyno_watch_disk_available_bytes",
     [SIGNAL_STALE] = "time() - qdyno_watch_last_success_timestamp_seconds",
+    [SIGNAL_SERVE_WAITING] = "qdyno_serve_requests_waiting",
     [SIGNAL_BLIND] = NULL, /* unknown values are not exported: see `up` and absent() */
 };
 

@@ -44,6 +44,7 @@ enum signal_id {
     SIGNAL_DISK,
     SIGNAL_STALE,
     SIGNAL_BLIND,
+    SIGNAL_SERVE_WAITING, /* of servers, not of a watch */
     SIGNAL_COUNT
 };
 /* What a value belongs to: the label `subject` of its alerts. */
@@ -86,6 +87,7 @@ enum {                       /* what may be done when a row fires */
        ACTION_NOTIFY = 4,    /* webhook, Alertmanager */
        ACTION_ROLL_BACK = 8, /* return to the baseline's configuration */
        ACTION_SUGGEST = 16,  /* suggest how to scale, as text */
+       ACTION_SCALE = 32,    /* change the number of processes: `qdyno serve --processes` */
 };
 
 struct alert {
@@ -99,7 +101,7 @@ struct alert {
     unsigned actions;
     const char *meaning, *todo;
 };
-enum { ALERT_COUNT = 27 };
+enum { ALERT_COUNT = 28 };
 extern const struct alert ALERTS[ALERT_COUNT];
 const struct alert *alert_find(const char *name);
 

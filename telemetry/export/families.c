@@ -391,6 +391,13 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         .help = "blocks of the KV cache: used by requests, cached (without a request, can be found by their "
         "content) or free",
         .vllm = "vllm:kv_cache_usage_perc (ratio)" },
+    [FAMILY_SERVE_PROCESSES] = { .name = "qdyno_serve_processes", .section = FAMILIES_SERVE, .type = FAMILY_GAUGE,
+        .labels = "", .unit = "",
+        .help = "processes that answer requests" },
+    [FAMILY_SERVE_PROCESS_CHANGES] = { .name = "qdyno_serve_process_changes_total", .section = FAMILIES_SERVE,
+        .type = FAMILY_COUNTER, .labels = "direction", .unit = "",
+        .help = "changes of the number of processes: one more (up), one less (down), or another one in place of one "
+        "that ended unexpectedly (restart)" },
     [FAMILY_SERVE_PROMPT_TOKENS] = { .name = "qdyno_serve_prompt_tokens_total", .section = FAMILIES_SERVE, .type = FAMILY_COUNTER,
         .labels = "", .unit = "",
         .help = "prompt tokens of requests that have their first token, cached ones included",

@@ -201,7 +201,7 @@ static enum err_code governed_run(struct governed_server *x, struct err *why)
         look = clock_ns() + (int64_t)(every_s * 1e9);
     }
     effect_add(x, NAN, true);
-    if (!rc) serve_drain(x->server, x->g, args_num(x->a, "--drain", SERVE_DRAIN_S));
+    if (!rc) serve_drain(x->server, x->g, args_num(x->a, "--drain", SERVE_DRAIN_S), NULL);
     return rc;
 }
 
@@ -226,7 +226,7 @@ enum err_code governed_serve(struct governor_result *out, const struct governor_
             out->level[i].tokens = now.at[i].tokens;
             out->level[i].seconds = now.at[i].busy_s;
         }
-        serve_note_totals(x->server, g);
+        serve_note_totals(&now, g);
     }
     governed_close(x);
     free(x);

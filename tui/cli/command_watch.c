@@ -318,10 +318,9 @@ static const char *action_words(unsigned actions, char *buf, size_t size)
         unsigned bit;
         const char *word;
     } WORDS[] = {
-        { .bit = ACTION_BELL, .word = "bell" },
-        { .bit = ACTION_NOTIFY, .word = "notify" },
-        { .bit = ACTION_ROLL_BACK, .word = "roll back" },
-        { .bit = ACTION_SUGGEST, .word = "suggest" },
+        { .bit = ACTION_BELL, .word = "bell" },           { .bit = ACTION_NOTIFY, .word = "notify" },
+        { .bit = ACTION_ROLL_BACK, .word = "roll back" }, { .bit = ACTION_SUGGEST, .word = "suggest" },
+        { .bit = ACTION_SCALE, .word = "scale" },
     };
     int n = snprintf(buf, size, "report");
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)

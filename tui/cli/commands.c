@@ -251,13 +251,14 @@ const struct command COMMANDS[] = {
       .details = "A Pushgateway keeps every group until someone deletes it. This command deletes only "
                  "groups that this database recorded as pushed. A group that no longer exists is no error." },
     { .name = "serve", .flags = FLAGS_SERVE, .run = command_serve, .knob_flags = KNOB_FLAGS_ONE, .work = FOR_ALL | FOR_LOAD,
-      .arguments = "[-m MODEL] [-C CONFIG] [--host ADDRESS] [--port N] [--parallel N] [--api-key-file FILE]",
+      .arguments = "[-m MODEL] [-C CONFIG] [--host ADDRESS] [--port N] [--parallel N] [--processes N] [--api-key-file FILE]",
       .help = "serve a model to programs that speak OpenAI's interface",
       .details = "Answers /v1/completions and /v1/chat/completions (also as streams), /v1/models, /tokenize, "
                  "/detokenize, /health and /metrics until SIGTERM or Ctrl-C. Then new requests are refused, those "
                  "that run may end within --drain, and the status is 0; a second signal ends at once. Requests share "
                  "the model: the keys max_sequences, step_tokens, itl_limit, schedule, kv_blocks, prefix_cache, evict "
-                 "and preempt say how. Nothing is stored in the database. docs/serve.md." },
+                 "and preempt say how. With --processes MIN..MAX the number of processes follows the load; each change is stored as an "
+                 "alert (qdyno watch --list). Nothing else is stored in the database. docs/serve.md." },
     { .name = "serve-metrics", .flags = FLAGS_SERVE_METRICS, .run = command_serve_metrics,
       .arguments = "[--port N] [--listen ADDRESS] [--otlp URL]",
       .help = "serve sensors and results to Prometheus over HTTP",

@@ -100,6 +100,7 @@ const struct help_example HELP_EXAMPLES[] = {
     { "prune", "prune --url http://127.0.0.1:9091 --older-than 30d", "delete old groups" },
     { "serve", "serve -m model.gguf", "on http://127.0.0.1:8080/v1" },
     { "serve", "serve -m model.gguf -C q4_K --parallel 16 --port 9000", "16 requests at a time" },
+    { "serve", "serve -m model.gguf --threads 2 --processes 1..4", "more processes while requests wait" },
     { "serve", "serve -m model.gguf --host 0.0.0.0 --api-key-file key.txt", "for other machines" },
     { "serve-metrics", "serve-metrics", "for Prometheus, on this machine" },
     { "serve-metrics", "serve-metrics --port 9100", "on another port" },
