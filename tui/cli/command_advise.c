@@ -43,6 +43,8 @@ const struct cli_flag FLAGS_ADVISE[] = {
               "decoding (docs/ranks.md); --sequences of them" },
     { .name = "--sequences", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "with --ranks: sequences that are decoded side by side; default 1" },
+    { .name = "--hosts", .value = "FILE", .kind = FLAG_TEXT,
+      .help = "with --ranks: one process on each of these machines, whose exchanges `detect --ranks N --hosts FILE` measured" },
     { .name = "--network", .value = "RATE",
       .help = "with --ranks: one process on each of N machines like this one (or --machine), connected by a "
               "network of so many bits a second, and time for a message: 25g, 1g/50us (default 20us)" },
@@ -468,8 +470,12 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     if (!v) return cli_fail_memory(a);
     enum err_code rc = advising_init(v, g, a, &why);
     const bool matrix = args_has(a, "--matrix"), ranks = args_has(a, "--ranks");
-    if (!rc && !ranks && (args_has(a, "--network") || args_has(a, "--sequences")))
-        rc = err_set(&why, ERR_USAGE, "--network and --sequences need --ranks N");
+    if (!rc && !ranks && (args_has(a, "--network") || args_has(a, "--sequences") || args_has(a, "--hosts")))
+        rc = err_set(&why, ERR_USAGE, "--network, --hosts and --sequences need --ranks N");
+    if (!rc && args_has(a, "--network") && args_has(a, "--hosts"))
+        rc = err_set(&why, ERR_USAGE,
+                     "--network simulates a network, and --hosts names machines between which exchanges were "
+                     "measured: give one of them");
     if (!rc && !matrix && !ranks) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
     const int status = rc       ? cli_fail(a, &why)
                        : ranks  ? advising_show_ranks(g, a, v)

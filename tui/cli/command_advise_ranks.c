@@ -35,7 +35,7 @@ const struct document DOCUMENT_PARALLEL = {
     .members = "model machine ranks sequences network measured fastest_prefill fastest_decode",
 };
 
-enum { WAYS = 48, KINDS = 4 };
+enum { WAYS = 80, KINDS = 4 };
 
 /* A way to run the model, and its prediction. */
 struct way {
@@ -54,11 +54,14 @@ struct ways {
 static void ways_add(struct ways *w, struct parallel mode)
 {
     char text[64];
+    const char *hosts = parallel_ranks(&mode) > 1 ? args_text(w->args, "--hosts", NULL) : NULL;
+    if (w->n == WAYS) return;
     struct way *way = &w->way[w->n];
     *way = (struct way){ .p = { .decode_tok_s = NAN } };
-    if (w->n == WAYS || cli_config(&way->config, w->args, NULL, &way->why)) return;
+    if (cli_config(&way->config, w->args, NULL, &way->why)) return;
     enum err_code rc = config_set(&way->config, "parallel", parallel_text(&mode, text, sizeof text),
                                   &way->why);
+    if (!rc && hosts) rc = config_set(&way->config, "hosts", hosts, &way->why);
     if (!rc) rc = config_check(&way->config, &way->why);
     if (!rc && w->x->what.sequences < mode.dp)
         rc = err_set(&way->why, ERR_USAGE, "needs %d or more sequences", mode.dp);
@@ -160,23 +163,24 @@ static enum err_code network_parse(double *bits_s, double *latency_s, const char
 
 static void note_basis(struct table *t, const struct ways *w, int ranks, const char *network)
 {
+    const char *hosts = args_text(w->args, "--hosts", "");
     if (network) {
         table_note(t, "%d machines like this one, one process on each, %s: simulated, not measured", ranks,
                    network);
         return;
     }
     struct rank_links links;
-    const bool known = links_find(&links, w->x->machine->id, ranks, "");
+    const bool known = links_find(&links, w->x->machine->id, ranks, hosts);
     json_put_bool(t->extra, "measured", known);
     if (!known)
-        table_note(t, "exchanges between %d processes were not measured: run `qdyno detect --ranks %d`",
-                   ranks, ranks);
+        table_note(t, "exchanges between %d processes were not measured: run `qdyno detect --ranks %d%s%s`",
+                   ranks, ranks, *hosts ? " --hosts " : "", hosts);
     const struct way *first = w->way + 1; /* that is possible */
     while (first < w->way + w->n && first->why.code) first++;
-    table_note(t, "all processes on this machine share its cores and memory");
+    if (!*hosts) table_note(t, "all processes on this machine share its cores and memory");
     if (first < w->way + w->n)
-        table_note(t, "to check a prediction: qdyno ab -m %s parallel=off parallel=%s -w tg64", w->x->model,
-                   config_text(&first->config, KNOB_PARALLEL));
+        table_note(t, "to check a prediction: qdyno ab -m %s parallel=off parallel=%s%s%s -w tg64",
+                   w->x->model, config_text(&first->config, KNOB_PARALLEL), *hosts ? ",hosts=" : "", hosts);
 }
 
 int advise_ranks_show(const struct cli_global *g, const struct cli_args *a, const struct advise_ranks *given)
