@@ -33,6 +33,10 @@ json_t *links_to_json(const struct rank_links *l)
         for (int s = 0; s < LINK_SIZES; s++) json_array_append_new(list, json_num(l->seconds[k][s]));
         json_put(o, LINK_NAMES[k], list);
     }
+    json_t *list = json_array();
+    for (int i = 0; i < RANKS_MAX && !isnan(l->read_bytes_s[i]); i++)
+        json_array_append_new(list, json_num(l->read_bytes_s[i]));
+    json_put(o, "read_bytes_s", list);
     return o;
 }
 
@@ -45,6 +49,11 @@ static bool links_from_json(struct rank_links *out, const json_t *o)
             const json_t *v = json_array_get(list, (size_t)s);
             out->seconds[k][s] = json_is_number(v) ? json_number_value(v) : (double)NAN;
         }
+    }
+    const json_t *rates = json_object_get(o, "read_bytes_s"); /* absent from older files */
+    for (size_t i = 0; i < RANKS_MAX; i++) {
+        const json_t *v = json_array_get(rates, i);
+        out->read_bytes_s[i] = json_is_number(v) ? json_number_value(v) : (double)NAN;
     }
     return true;
 }
@@ -90,6 +99,7 @@ bool links_find(struct rank_links *out, const char *machine_id, int ranks, const
 void links_of_network(struct rank_links *out, double bits_s, double latency_s, int ranks)
 {
     const double n = ranks;
+    for (int i = 0; i < RANKS_MAX; i++) out->read_bytes_s[i] = NAN;
     for (int s = 0; s < LINK_SIZES; s++) {
         const double wire_s = (double)LINK_BYTES[s] * 8 / bits_s;
         out->seconds[LINK_SEND][s] = latency_s + wire_s;

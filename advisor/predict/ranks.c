@@ -24,8 +24,9 @@ struct several {
     const struct format *exchange; /* in which activations travel */
     struct model_shape shape;
     const struct arch *arch;
-    bool apart;      /* each rank has a machine of its own */
-    int depth;       /* cached tokens per sequence during decode; set with cp only, as is the next */
+    bool apart;              /* each rank has a machine of its own */
+    double speed[RANKS_MAX]; /* of their machines, relative to this one */
+    int depth;               /* cached tokens per sequence during decode; set with cp only, as is the next */
     bool each_block; /* with cp, a result of each block of positions travels, not one of each process */
     /* One process with the threads of a rank, and with those of all ranks of a machine; the same with empty
      * caches, with cp only. Without corrections. */
@@ -138,12 +139,40 @@ static double step_s(const struct several *x, double n, bool all_ranks)
     return all_ranks ? x->mode.cp * fixed + depends : fixed + depends / x->mode.cp;
 }
 
+/* Speed of the slowest machine of stage `stage` (of each replica); -1: of all stages. */
+static double least_speed(const struct several *x, int stage)
+{
+    double least = INFINITY;
+    for (int r = 0; r < x->ranks; r++)
+        if (stage < 0 || part_of(&x->mode, r, x->shape.layers).stage == stage)
+            least = fmin(least, x->speed[r]);
+    return least;
+}
+
+/* The time of the layers of a rank, relative to that of all layers on this machine: of all stages one after
+ * the other, and of the slowest stage. */
+static double stages_time(const struct several *x, bool slowest)
+{
+    const int pp = x->mode.pp;
+    double sum = 0, most = 0;
+    if (pp == 1) return 1 / least_speed(x, -1);
+    for (int i = 0; i < pp; i++) {
+        const double share = x->mode.stage_layers[0] ? x->mode.stage_layers[i] / (double)x->shape.layers
+                                                     : 1.0 / pp,
+                     time = share / least_speed(x, i);
+        sum += time;
+        most = fmax(most, time);
+    }
+    return slowest ? most : sum;
+}
+
 /* Seconds of a decode step. */
 static double decode_s(const struct several *x, double *exchange_s)
 {
     const double n = x->sequences;
     *exchange_s = tp_s(x, n) + cp_s(x, n, x->depth, false) + (x->mode.pp - 1) * send_s(x, n) + COMMAND_S;
-    return work_s(x, step_s(x, n, false) / x->mode.tp, step_s(x, n, true)) + *exchange_s;
+    return work_s(x, stages_time(x, false) * step_s(x, n, false) / x->mode.tp, step_s(x, n, true)) +
+           *exchange_s;
 }
 
 /* Seconds of the prompts of all sequences. Stages work at the same time, but wait at both ends of a batch. */
@@ -160,7 +189,7 @@ static double prefill_s(const struct several *x, int prompt, int batch, double *
     *exchange_s = batches *
                   (passes * waits / pp * (tp_s(x, step / share) + cp_s(x, step, prompt / 2, divided)) +
                    (pp > 1 ? (passes + pp - 2) * send_s(x, step) : 0) + COMMAND_S);
-    return waits * work_s(x, rows / x->one.prefill_tok_s / x->mode.tp / pp / share,
+    return waits * work_s(x, stages_time(x, true) * rows / x->one.prefill_tok_s / x->mode.tp / share,
                           again * rows / x->all.prefill_tok_s) +
            *exchange_s;
 }
@@ -236,6 +265,10 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     x.ranks = parallel_ranks(&x.mode);
     x.sequences = part_sequences(&x.mode, MAX(what->sequences, 1));
     x.links = what->links ? what->links : links_find(&stored, machine->id, x.ranks, hosts) ? &stored : NULL;
+    for (int i = 0; i < RANKS_MAX; i++) {
+        const double speed = x.apart && x.links ? x.links->read_bytes_s[i] / x.links->read_bytes_s[0] : NAN;
+        x.speed[i] = speed > 0 ? speed : 1; /* unknown ones are like this machine */
+    }
     enum err_code rc = model_shape_read(&x.shape, g, why);
     if (!rc) x.arch = arch_find(gguf_get_string(g, "general.architecture"));
     if (!rc) rc = predict_alone(&x.one, &x, false, g, c, machine, ceilings, what, why);

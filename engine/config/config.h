@@ -90,13 +90,18 @@ enum cache_layout {
     CACHE_OFF         /* keys and values are computed again for every token */
 };
 /* How many processes share what (parallel=); 1: nothing is shared in that way. */
+enum { STAGES_MOST = 12 };
 struct parallel {
-    int tp; /* heads and rows of matrices */
-    int cp; /* positions of a sequence */
-    int pp; /* layers */
-    int dp; /* sequences: each has the whole model */
+    int tp;                        /* heads and rows of matrices */
+    int cp;                        /* positions of a sequence */
+    int pp;                        /* layers */
+    int dp;                        /* sequences: each has the whole model */
+    int stage_layers[STAGES_MOST]; /* layers of each of the pp stages, for unequal machines; [0] 0: equal
+                                      parts */
 };
-/* "off", or terms such as "tp2.pp2" in any order. ERR_USAGE. */
+/* "off", or terms such as "tp2.pp2" in any order; pp20+12 is pp2 with so many layers in each stage.
+ * ERR_USAGE.
+ */
 enum err_code parallel_parse(struct parallel *out, const char *text, struct err *why);
 int parallel_ranks(const struct parallel *p); /* the product: number of processes */
 /* The canonical text. Returns buf. */

@@ -285,7 +285,7 @@ const struct knob
                             .matters_for = FOR_ALL | FOR_TRAIN,
                             .unit = "",
                             .help =
-                                "run the model with several processes: tpN = each has a part of all matrices, cpN = a part of the positions of the KV cache, ppN = a part of the layers, dpN = a part of the sequences; products such as tp2.pp2; training: dpN only" },
+                                "run the model with several processes: tpN = each has a part of all matrices, cpN = a part of the positions of the KV cache, ppN = a part of the layers (pp20+12: so many), dpN = a part of the sequences; products such as tp2.pp2; training: dpN only" },
         [KNOB_HOSTS] = { .key = "hosts",
                          .kind = VALUE_TEXT,
                          .otherwise = "",

@@ -19,27 +19,50 @@ static int *kind_of(struct parallel *p, size_t i)
     return NUMBERS[i];
 }
 
+/* A number at *at, which is moved behind it. 0: there is none, or it is too large for `most`. */
+static int number_read(const char **at, int most)
+{
+    int n = 0;
+    for (; isdigit((unsigned char)**at) && n <= most; ++*at) n = 10 * n + (**at - '0');
+    return n <= most ? n : 0;
+}
+
+/* What follows "pp": layers of each stage, at least two of them. */
+static bool stages_read(struct parallel *p, const char **at)
+{
+    enum { LAYERS_MOST = 999 };
+    for (p->pp = 0;; ++*at) {
+        if (p->pp == STAGES_MOST || !(p->stage_layers[p->pp] = number_read(at, LAYERS_MOST))) return false;
+        p->pp++;
+        if (**at != '+') return p->pp > 1;
+    }
+}
+
 static enum err_code wrong(const char *text, struct err *why)
 {
     return err_set(
         why, ERR_USAGE,
         "parallel=%.60s: expected off, or tpN, cpN, ppN or dpN with N from 2 to %d, or several of them, "
-        "such as tp2.pp2 (at most %d processes together)",
+        "such as tp2.pp2 (at most %d processes together); pp20+12 gives stages these numbers of layers",
         text, NUMBER_MOST, NUMBER_MOST);
 }
 
 enum err_code parallel_parse(struct parallel *out, const char *text, struct err *why)
 {
-    *out = (struct parallel){ 1, 1, 1, 1 };
+    *out = (struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = 1 };
     if (!strcmp(text, "off")) return ERR_OK;
     for (const char *at = text;; at++) {
         size_t i = 0;
         while (i < COUNT_OF(KINDS) && strncmp(at, KINDS[i], 2)) i++;
         if (i == COUNT_OF(KINDS) || *kind_of(out, i) > 1) return wrong(text, why);
-        int n = 0;
-        for (at += 2; isdigit((unsigned char)*at) && n <= NUMBER_MOST; at++) n = 10 * n + (*at - '0');
-        if (n < 2 || n > NUMBER_MOST) return wrong(text, why);
-        *kind_of(out, i) = n;
+        at += 2;
+        if (kind_of(out, i) == &out->pp && at[strspn(at, "0123456789")] == '+') {
+            if (!stages_read(out, &at)) return wrong(text, why);
+        } else {
+            const int n = number_read(&at, NUMBER_MOST);
+            if (n < 2) return wrong(text, why);
+            *kind_of(out, i) = n;
+        }
         if (parallel_ranks(out) > NUMBER_MOST) return wrong(text, why);
         if (!*at) return ERR_OK;
         if (*at != '.') return wrong(text, why);
@@ -57,8 +80,12 @@ const char *parallel_text(const struct parallel *p, char *buf, size_t size)
     int n = snprintf(buf, size, "%s", parallel_ranks(p) > 1 ? "" : "off");
     for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
         const int number = *kind_of(&copy, i);
+        const bool stages = kind_of(&copy, i) == &copy.pp && p->stage_layers[0];
         if (number > 1 && n < (int)size)
-            n += snprintf(buf + n, size - (size_t)n, "%s%s%d", n ? "." : "", KINDS[i], number);
+            n += snprintf(buf + n, size - (size_t)n, "%s%s%d", n ? "." : "", KINDS[i],
+                          stages ? p->stage_layers[0] : number);
+        for (int s = 1; s < number && stages && n < (int)size; s++)
+            n += snprintf(buf + n, size - (size_t)n, "+%d", p->stage_layers[s]);
     }
     return buf;
 }

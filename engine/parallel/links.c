@@ -73,7 +73,7 @@ static double time_size(struct measuring *w, enum link_kind kind, int bytes, int
     return kind == LINK_SEND ? median / 2 : median; /* there and back */
 }
 
-void rank_measure(struct rank *r, struct rank_links *out)
+void rank_measure(struct rank *r, double read_bytes_s, struct rank_links *out)
 {
     const size_t most = (size_t)LINK_BYTES[LINK_SIZES - 1];
     struct measuring w = { .rank = r, .m = rank_module(r), .place = rank_place(r) };
@@ -94,6 +94,12 @@ void rank_measure(struct rank *r, struct rank_links *out)
                                               time_size(&w, LINK_SEND, bytes, other));
         rank_alive(r);
     }
+    for (int i = 0; i < RANKS_MAX; i++) {
+        out->read_bytes_s[i] = NAN;
+        w.at[i] = i * (int)sizeof read_bytes_s;
+        w.bytes[i] = (int)sizeof read_bytes_s;
+    }
+    w.m->gather(0, 0, &read_bytes_s, (int)sizeof read_bytes_s, out->read_bytes_s, w.bytes, w.at);
     free(w.mine);
     free(w.all);
 }

@@ -178,9 +178,10 @@ enum { LINK_SIZES = 8 };
 extern const int64_t LINK_BYTES[LINK_SIZES]; /* ascending */
 struct rank_links {
     double seconds[LINK_KINDS][LINK_SIZES]; /* median of repetitions; NAN: not measured */
+    double read_bytes_s[RANKS_MAX]; /* of each rank from memory, all at the same time; NAN: not measured */
 };
-/* Collective; takes about a second. */
-void rank_measure(struct rank *r, struct rank_links *out);
+/* Collective; takes about a second. read_bytes_s: of this rank; on rank 0 *out has that of all. */
+void rank_measure(struct rank *r, double read_bytes_s, struct rank_links *out);
 /* The time for `bytes`, between the measured sizes in proportion, beyond the last one by its rate. */
 double link_seconds(const struct rank_links *l, enum link_kind kind, double bytes);
 

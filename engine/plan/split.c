@@ -18,9 +18,29 @@ struct part part_of(const struct parallel *mode, int rank, int layers)
                       .dp = mode->dp,
                       .replica = rank / tp / cp / pp };
     if (pp == 1) return p;
+    if (mode->stage_layers[0]) {
+        for (int i = 0; i < p.stage; i++) p.first += mode->stage_layers[i];
+        p.end = p.first + mode->stage_layers[p.stage];
+        return p;
+    }
     p.first = (int)((int64_t)layers * p.stage / pp);
     p.end = (int)((int64_t)layers * (p.stage + 1) / pp);
     return p;
+}
+
+void split_stages(struct parallel *mode, int layers, const double *speed)
+{
+    double sum = 0, before = 0;
+    int given = 0;
+    if (mode->pp > STAGES_MOST || mode->pp > layers) return;
+    for (int i = 0; i < mode->pp; i++) sum += speed[i];
+    for (int i = 0; i < mode->pp; i++) {
+        const int later = mode->pp - 1 - i;
+        before += speed[i];
+        const int end = later ? (int)lround(layers * before / sum) : layers;
+        mode->stage_layers[i] = MIN(MAX(end - given, 1), layers - given - later);
+        given += mode->stage_layers[i];
+    }
 }
 
 bool part_has_tensor(const struct part *p, const struct model_shape *s, int layer, enum slot slot)
@@ -137,6 +157,14 @@ enum err_code split_check(const struct parallel *mode, const struct arch *a, con
     if (mode->pp > s->layers)
         return err_set(why, ERR_USAGE, "parallel=%s: this model has %d layers: expected at most pp%d", text,
                        s->layers, s->layers);
+    int sum = 0;
+    for (int i = 0; i < mode->pp && mode->stage_layers[0]; i++) sum += mode->stage_layers[i];
+    if (mode->stage_layers[0] && sum != s->layers)
+        return err_set(
+            why, ERR_USAGE,
+            "parallel=%s: the stages have %d layers together, and this model has %d: expected stages "
+            "whose layers add up to that, or pp%d",
+            text, sum, s->layers, mode->pp);
     if (mode->pp > 1 && shares_keys(s))
         return err_set(
             why, ERR_USAGE,

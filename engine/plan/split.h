@@ -45,6 +45,10 @@ static inline int part_sequences(const struct parallel *mode, int sequences)
     return (sequences + mode->dp - 1) / mode->dp;
 }
 
+/* Divide the layers among stages in proportion to the speeds of their machines [pp]; each has one or more.
+ * Nothing if there are too many stages for parallel=, or fewer layers than stages. */
+void split_stages(struct parallel *mode, int layers, const double *speed);
+
 /* Can this model be divided so? ERR_USAGE: the message says which part of the model cannot. */
 enum err_code split_check(const struct parallel *mode, const struct arch *a, const struct model_shape *s,
                           struct err *why);

@@ -255,7 +255,8 @@ static enum err_code train_options_check(const struct train_options *o, struct e
             a->rate, a->weight_decay, a->clip);
     if (o->format != &FORMATS[FORMAT_F16] && o->format != &FORMATS[FORMAT_F32])
         return err_set(why, ERR_USAGE, "a model is written as f16 or f32; quantize it afterwards for others");
-    return parallel_check_training(&(struct parallel){ 1, 1, 1, o->ranks }, o->accumulate, why);
+    return parallel_check_training(&(struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = o->ranks },
+                                   o->accumulate, why);
 }
 
 /* Text of all options that determine the resulting model. Threads, processes, saving, activation checkpoints

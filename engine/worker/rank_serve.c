@@ -5,11 +5,17 @@
 #include "engine/model/model.h"
 #include "engine/parallel/parallel.h"
 #include "engine/train/train.h"
+#include "kernels/kernels.h"
 
 static void serve_measure(struct rank *r)
 {
+    enum { BYTES = 256 << 20 };
+    static const double SECONDS = 0.3;
     struct rank_links links;
-    rank_measure(r, &links);
+    rank_join(r); /* all read at the same time, as they do when they run a model */
+    const double rate = ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = rank_threads(r) }, BYTES,
+                                             SECONDS);
+    rank_measure(r, rate, &links);
     rank_answer(r, NULL, &(struct rank_bytes){ &links, sizeof links }, 1);
 }
 

@@ -98,7 +98,7 @@ expect 0 run -p "Once upon a time" -n 24 -C q4_0,parallel=tp2 && { cmp -s "$T/on
 # A prompt that a pipeline runs in several passes.
 head -c 1500 "$(dirname "$QDYNO")/share/text/held-out.txt" >"$T/prompt"
 expect 0 run -p "$(cat "$T/prompt")" -n 24 -C batch_invariant=on && cp "$T/out" "$T/one"
-for mode in pp2 pp4 tp2.pp2 cp2; do
+for mode in pp2 pp4 tp2.pp2 cp2 pp1+2+3; do
   expect 0 run -p "$(cat "$T/prompt")" -n 24 -C batch_invariant=on,parallel=$mode &&
     { cmp -s "$T/one" "$T/out" || fail "run: another text with $mode"; }
 done
@@ -232,6 +232,7 @@ expect 4 logits -C parallel=tp2,device=opencl:0 --ids 1 --out "$T/x" && says err
 expect 4 logits -C parallel=tp2,affinity=compact --ids 1 --out "$T/x" && says err 'affinity'
 expect 4 logits -C hosts="$T/h" --ids 1 --out "$T/x" && says err 'parallel'
 expect 4 logits -m "$(dirname "$0")/../data/arch-golden-2/gemma4-ple.gguf" -C parallel=pp2 --ids 1 --out "$T/x" && says err 'share keys'
+expect 4 logits -C parallel=pp3+4 --ids 1 --out "$T/x" && says err '7 layers together'
 expect 4 logits -C parallel=pp64 --ids 1 --out "$T/x" && says err 'layers'
 expect 4 logits -C parallel=dp2 --ids 1 --out "$T/x" && says err 'sequences'
 expect 4 logits -C parallel=cp2,attention=plain --ids 1 --out "$T/x" && says err 'attention=plain'

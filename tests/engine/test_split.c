@@ -24,11 +24,15 @@ static void modes(void **state)
         { "dp2.tp2", "tp2.dp2", 4 },
         { "pp3", "pp3", 3 },
         { "cp4.pp2", "cp4.pp2", 8 },
+        { "pp20+12", "pp20+12", 2 },
+        { "dp2.pp3+1+100.tp2", "tp2.pp3+1+100.dp2", 12 },
         { "tp64", "tp64", 64 },
         { "dp2.pp2.cp2.tp2", "tp2.cp2.pp2.dp2", 16 },
     };
-    static const char *const WRONG[] = { "",    "tp",      "tp1",     "tp0", "tp65", "tp2.", "tp2.tp2",
-                                         "xp2", "tp2,pp2", "tp8.dp9", "on",  "tp-2", "tp2x" };
+    static const char *const WRONG[] = { "",      "tp",       "tp1",   "tp0",      "tp65",
+                                         "tp2.",  "tp2.tp2",  "xp2",   "tp2,pp2",  "tp8.dp9",
+                                         "on",    "tp-2",     "tp2x",  "pp3+",     "pp+3",
+                                         "pp0+3", "pp1000+1", "tp2+2", "pp3+1.pp2" };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct parallel p;
@@ -61,6 +65,27 @@ static void check_role(const struct parallel *m, int rank, const struct part *p)
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         snprintf(wanted, sizeof wanted, "%s %d/%d", PARTS[i].kind, PARTS[i].index + 1, PARTS[i].of);
         CHECK_EQ(strstr(role, wanted) != NULL, PARTS[i].of > 1);
+    }
+}
+
+/* Stages in proportion to speeds, each with a layer, together all of them. */
+static void stages_follow_speeds(void **state)
+{
+    static const struct {
+        int layers, stages;
+        double speed[4];
+        int want[4];
+    } CASES[] = { { 32, 2, { 1, 1 }, { 16, 16 } },
+                  { 32, 2, { 3, 1 }, { 24, 8 } },
+                  { 4, 4, { 100, 1, 1, 1 }, { 1, 1, 1, 1 } },
+                  { 10, 3, { 1, 1000, 1 }, { 1, 8, 1 } },
+                  { 7, 2, { 0.5, 1 }, { 2, 5 } },
+                  { 1, 2, { 1, 1 }, { 0, 0 } } };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct parallel p = { .tp = 1, .cp = 1, .pp = CASES[i].stages, .dp = 1 };
+        split_stages(&p, CASES[i].layers, CASES[i].speed);
+        for (int k = 0; k < CASES[i].stages; k++) CHECK_EQ(p.stage_layers[k], CASES[i].want[k]);
     }
 }
 
@@ -165,11 +190,9 @@ static void every_layer_has_a_rank(void **state)
     static const struct {
         struct parallel mode;
         int layers;
-    } CASES[] = { { { 1, 1, 3, 1 }, 7 },
-                  { { 2, 1, 2, 2 }, 30 },
-                  { { 4, 1, 1, 1 }, 3 },
-                  { { 1, 1, 5, 3 }, 5 },
-                  { { 2, 3, 2, 2 }, 8 } };
+    } CASES[] = { { { 1, 1, 3, 1, { 0 } }, 7 }, { { 2, 1, 2, 2, { 0 } }, 30 },
+                  { { 4, 1, 1, 1, { 0 } }, 3 }, { { 1, 1, 5, 3, { 0 } }, 5 },
+                  { { 2, 3, 2, 2, { 0 } }, 8 }, { { 2, 1, 3, 1, { 5, 1, 2 } }, 8 } };
     (void)state;
     for (size_t c = 0; c < COUNT_OF(CASES); c++) {
         const struct parallel *m = &CASES[c].mode;
@@ -234,11 +257,13 @@ static void positions_are_divided(void **state)
         for (int cp = 2; cp <= 4; cp++) {
             int owned = 0;
             for (int r = 0; r < cp; r++) {
-                const struct model_session e = { .ctx = CONTEXTS[i],
-                                                 .sequences = 3,
-                                                 .part = part_of(&(struct parallel){ 1, cp, 1, 1 }, r, 1),
-                                                 .k_format = &FORMATS[FORMAT_F16],
-                                                 .v_format = &FORMATS[FORMAT_F16] };
+                const struct model_session e = {
+                    .ctx = CONTEXTS[i],
+                    .sequences = 3,
+                    .part = part_of(&(struct parallel){ .tp = 1, .cp = cp, .pp = 1, .dp = 1 }, r, 1),
+                    .k_format = &FORMATS[FORMAT_F16],
+                    .v_format = &FORMATS[FORMAT_F16]
+                };
                 const struct kv_layer kv = session_kv_layer(&e, &s, 0);
                 const struct attention_share own = part_share(&e.part);
                 const int have = share_before(&own, e.ctx), room = kv.blocks / e.sequences * kv.block_tokens;
@@ -287,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modes),
+        cmocka_unit_test(stages_follow_speeds),
         cmocka_unit_test(rows_are_divided),
         cmocka_unit_test(heads_stay_with_their_keys),
         cmocka_unit_test(every_layer_has_a_rank),

@@ -69,13 +69,38 @@ static void ways_add(struct ways *w, struct parallel mode)
     w->n++;
 }
 
+/* Machines whose measured speeds differ by more than UNEQUAL get layers in proportion to them. */
+static void stages_choose(const struct ways *w, struct parallel *p)
+{
+    static const double UNEQUAL = 1.15;
+    const char *hosts = args_text(w->args, "--hosts", "");
+    const int ranks = parallel_ranks(p);
+    struct rank_links links;
+    struct model_shape shape;
+    double speed[RANKS_MAX], least = INFINITY, most = 0;
+    if (!*hosts || !links_find(&links, w->x->machine->id, ranks, hosts) ||
+        model_shape_read(&shape, w->gguf, NULL))
+        return;
+    for (int i = 0; i < p->pp; i++) speed[i] = INFINITY;
+    for (int r = 0; r < ranks; r++) {
+        const int stage = part_of(p, r, shape.layers).stage;
+        speed[stage] = fmin(speed[stage], links.read_bytes_s[r]); /* the slowest of a stage decides */
+    }
+    for (int i = 0; i < p->pp; i++) {
+        least = fmin(least, speed[i]);
+        most = fmax(most, speed[i]);
+    }
+    if (least > 0 && most < INFINITY && most > UNEQUAL * least) split_stages(p, shape.layers, speed);
+}
+
 /* The way that divides a model by kind i in a parts and by kind j in b, in the order of struct parallel. */
 static void ways_add_product(struct ways *w, int i, int a, int j, int b)
 {
-    struct parallel p = { 1, 1, 1, 1 };
+    struct parallel p = { .tp = 1, .cp = 1, .pp = 1, .dp = 1 };
     int *const numbers[KINDS] = { &p.tp, &p.cp, &p.pp, &p.dp };
     *numbers[i] *= a;
     *numbers[j] *= b;
+    if (p.pp > 1) stages_choose(w, &p);
     ways_add(w, p);
 }
 

@@ -19,7 +19,7 @@ const struct document DOCUMENT_LINKS = {
     .schema = "qdyno.links/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "ranks hosts",
+    .members = "ranks hosts read_bytes_s[]",
 };
 
 static enum err_code measure(const struct cli_args *a, struct rank_links *out, struct err *why)
@@ -49,6 +49,15 @@ int detect_ranks(const struct cli_global *g, const struct cli_args *a)
     table_init(&t, &DOCUMENT_LINKS);
     json_put_int(t.extra, "ranks", args_int(a, "--ranks", 2));
     json_put_str(t.extra, "hosts", args_text(a, "--hosts", NULL));
+    json_t *rates = json_array();
+    struct str text = { 0 };
+    for (int i = 0; i < args_int(a, "--ranks", 2); i++) {
+        json_array_append_new(rates, json_num(links.read_bytes_s[i]));
+        str_printf(&text, "%s%.1f", i ? ", " : "", links.read_bytes_s[i] * 1e-9);
+    }
+    json_put(t.extra, "read_bytes_s", rates);
+    table_note(&t, "the processes read memory at %s GB/s, all at the same time", str_text(&text));
+    str_free(&text);
     for (int k = 0; k < LINK_KINDS; k++)
         for (int s = 0; s < LINK_SIZES; s++) {
             json_t *row = table_row(&t);

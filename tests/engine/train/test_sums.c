@@ -74,7 +74,7 @@ static void parts_give_the_same_bits(void **state)
     CHECK_OK(threadpool_open(&pool, &(struct threadpool_options){ .threads = 1 }, &why));
     for (int leaves = 1; leaves <= LEAVES_MAX; leaves++)
         for (int ranks = 2; ranks <= leaves; ranks++) {
-            const struct parallel mode = { 1, 1, 1, ranks };
+            const struct parallel mode = { .tp = 1, .cp = 1, .pp = 1, .dp = ranks };
             if (parallel_check_training(&mode, leaves, &why)) continue;
             const double loss = run(pool, &(struct leaves){ vector, 0, whole }, leaves);
             for (int r = 0; r < ranks; r++)
@@ -93,13 +93,16 @@ static void refuses(void **state)
 {
     (void)state;
     struct err why = { 0 };
-    CHECK_OK(parallel_check_training(&(struct parallel){ 1, 1, 1, 1 }, 3, &why));
-    CHECK_OK(parallel_check_training(&(struct parallel){ 1, 1, 1, 4 }, 12, &why));
-    CHECK_EQ(parallel_check_training(&(struct parallel){ 2, 1, 1, 2 }, 2, &why), ERR_USAGE);
+    CHECK_OK(parallel_check_training(&(struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = 1 }, 3, &why));
+    CHECK_OK(parallel_check_training(&(struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = 4 }, 12, &why));
+    CHECK_EQ(parallel_check_training(&(struct parallel){ .tp = 2, .cp = 1, .pp = 1, .dp = 2 }, 2, &why),
+             ERR_USAGE);
     CHECK_CONTAINS(why.message, "tp2.dp2");
-    CHECK_EQ(parallel_check_training(&(struct parallel){ 1, 1, 1, 3 }, 3, &why), ERR_USAGE);
+    CHECK_EQ(parallel_check_training(&(struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = 3 }, 3, &why),
+             ERR_USAGE);
     CHECK_CONTAINS(why.message, "power of 2");
-    CHECK_EQ(parallel_check_training(&(struct parallel){ 1, 1, 1, 2 }, 3, &why), ERR_USAGE);
+    CHECK_EQ(parallel_check_training(&(struct parallel){ .tp = 1, .cp = 1, .pp = 1, .dp = 2 }, 3, &why),
+             ERR_USAGE);
     CHECK_CONTAINS(why.message, "3 batches");
 }
 
