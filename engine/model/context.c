@@ -209,7 +209,9 @@ void pass_divide_rows(struct pass *p)
 {
     struct model *m = p->m;
     const int ranks = m->session.part.cp, rank = m->session.part.cp_rank;
-    if (!m->context.rows || p->n < ranks * ROWS_LEAST) return;
+    const int64_t bytes = p->n * m->widths.qkv * (int64_t)sizeof(float);
+    if (!m->context.rows || p->n < ranks * ROWS_LEAST || bytes > INT32_MAX)
+        return; /* the most that MPI sends */
     p->all = p->n;
     const int from = first_row(p, rank);
     p->n = first_row(p, rank + 1) - from;
