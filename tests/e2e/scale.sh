@@ -50,6 +50,7 @@ expect 4 serve --port 0 --scale up=1s && says err 'needs --processes MIN\.\.MAX'
 expect 4 serve --port 0 --processes 2 --dry-run && says err 'needs --processes MIN\.\.MAX'
 expect 4 serve --port 0 --processes 1..2 --scale up=soon && says err 'up=soon'
 expect 4 serve --port 0 --processes 1..2 --affinity compact && says err 'same cores'
+expect 4 serve --port 0 --processes 1..2 -C parallel=tp2 && says err 'ranks for every process'
 expect 5 serve --port 0 --processes 1..2 -m "$T/missing.gguf"
 printf 'no model\n' >"$T/broken.gguf"
 expect 5 serve --port 0 --processes 1..2 -m "$T/broken.gguf"

@@ -121,16 +121,22 @@ static enum err_code rule_read(struct scale_rule *rule, const struct cli_args *a
     return rc;
 }
 
-/* What several processes cannot do. */
+/* What several processes cannot do: settings that each of them would use for itself. */
 static enum err_code several_check(const struct config *c, struct err *why)
 {
-    const struct knob *k = &KNOBS[KNOB_AFFINITY];
-    const char *value = config_text(c, KNOB_AFFINITY);
-    return strcmp(value, k->otherwise)
-               ? err_set(why, ERR_USAGE,
-                         "%s=%s binds every process to the same cores: leave it out with --processes", k->key,
-                         value)
-               : ERR_OK;
+    static const struct {
+        enum knob_id id;
+        const char *reason;
+    } REFUSED[] = { { KNOB_AFFINITY, "binds every process to the same cores" },
+                    { KNOB_PARALLEL, "starts ranks for every process, on the same cores" } };
+    for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
+        const struct knob *k = &KNOBS[REFUSED[i].id];
+        const char *value = config_text(c, REFUSED[i].id);
+        if (strcmp(value, k->otherwise))
+            return err_set(why, ERR_USAGE, "%s=%s %s: leave it out with --processes", k->key, value,
+                           REFUSED[i].reason);
+    }
+    return ERR_OK;
 }
 
 static enum err_code command_config(struct serving_command *x, const struct cli_global *g,
