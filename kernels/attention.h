@@ -84,8 +84,8 @@ static inline float attention_sink(const struct attention_piece *t, int q)
 {
     const struct attention *p = t->job->p;
     const int row = t->row + q / t->heads, first = attention_begin(p, row);
-    const bool here = !p->share ||
-                      attention_first(p, p->pos[row]) / SHARE_TOKENS % p->share->parts == p->share->part;
+    const bool here = !p->share || share_owner(p->share->parts, attention_first(p, p->pos[row]) /
+                                                                    SHARE_TOKENS) == p->share->part;
     return p->sinks && here && t->from <= first && first < t->to ? p->sinks[t->head + q % t->heads]
                                                                  : -INFINITY;
 }

@@ -616,23 +616,35 @@ struct kv_store {
 };
 void backend_kv_store(struct backend *b, const struct kv_store *p);
 
-/* Several caches have the positions of a sequence between them: blocks of SHARE_TOKENS positions in turn, one
- * after the other in each cache. Attention to the positions of one cache gives a share of the result. */
+/* Several caches have the positions of a sequence between them, in blocks of SHARE_TOKENS. Of each group of
+ * as many blocks as there are caches, each cache has one: in the first group in the order of the caches, in
+ * the second in reverse order, and so on, so that all of them have equally much of what rows of a prompt see.
+ * A cache has its blocks one after the other. Attention to the positions of one cache gives a share of the
+ * result. Source of the order: "zigzag" ring attention. */
 enum { SHARE_TOKENS = 1024 };
 struct attention_share {
-    int parts,
-        part; /* this is cache `part` of so many; it has positions t with t / SHARE_TOKENS % parts == part
-               */
+    int parts, part;   /* this is cache `part` of so many */
     int first, blocks; /* its blocks [first, first + blocks): all that a row of the call attends to */
     float *out; /* [n][heads][blocks][attention_share_floats], host memory: what attention_sum_add takes */
 };
+/* The cache that has a block of positions, and the number of blocks before `block` that cache `part` has. */
+static inline int share_owner(int parts, int block)
+{
+    const int place = block % parts;
+    return block / parts & 1 ? parts - 1 - place : place;
+}
+static inline int share_blocks_before(int parts, int part, int block)
+{
+    const int group = block / parts, place = group & 1 ? parts - 1 - part : part;
+    return group + (block % parts > place);
+}
 /* The number of positions before `position` that this cache has. */
 static inline int share_before(const struct attention_share *s, int position)
 {
-    const int block = position / SHARE_TOKENS, own = block / s->parts, next = block % s->parts;
-    return own * SHARE_TOKENS + (next > s->part    ? SHARE_TOKENS
-                                 : next == s->part ? position % SHARE_TOKENS
-                                                   : 0);
+    const int block = position / SHARE_TOKENS;
+    const bool here = share_owner(s->parts, block) == s->part;
+    return share_blocks_before(s->parts, s->part, block) * SHARE_TOKENS +
+           (here ? position % SHARE_TOKENS : 0);
 }
 
 /* Softmax attention. Row i attends to positions attention_first(pos[i]) .. pos[i] of its sequence seq[i];

@@ -66,7 +66,7 @@ int32_t pass_slot(const struct model *m, int seq, int pos)
 {
     const struct attention_share own = part_share(&m->session.part);
     if (!m->context.out) return kv_slot(&m->cache, seq, pos);
-    if (pos / SHARE_TOKENS % own.parts != own.part) return -1;
+    if (share_owner(own.parts, pos / SHARE_TOKENS) != own.part) return -1;
     const int at = share_before(&own, pos);
     return m->context.tables[seq][at / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + at % KV_BLOCK_TOKENS;
 }
@@ -79,9 +79,18 @@ struct blocks {
 /* Those of rank r, by their numbers in its cache. */
 static struct blocks blocks_of(struct blocks all, int ranks, int r)
 {
-    const int from = all.from > r ? (all.from - r + ranks - 1) / ranks : 0,
-              end = all.end > r ? (all.end - r + ranks - 1) / ranks : 0;
-    return (struct blocks){ from, MAX(from, end) };
+    return (struct blocks){ share_blocks_before(ranks, r, all.from), share_blocks_before(ranks, r, all.end) };
+}
+
+/* The most of them that a rank has. */
+static int blocks_most(struct blocks all, int ranks)
+{
+    int most = 0;
+    for (int r = 0; r < ranks; r++) {
+        const struct blocks own = blocks_of(all, ranks, r);
+        most = MAX(most, own.end - own.from);
+    }
+    return most;
 }
 
 /* As many rows from the first one on as the buffers hold, and the blocks that they attend to. */
@@ -92,7 +101,7 @@ static int choose_rows(const struct model *m, const struct attention *o, struct 
     for (*all = (struct blocks){ INT32_MAX, 0 }; n < o->n; n++) {
         const int from = MIN(all->from, attention_first(o, o->pos[n]) / SHARE_TOKENS),
                   end = MAX(all->end, o->pos[n] / SHARE_TOKENS + 1);
-        const int64_t most = (end - from - 1) / m->session.part.cp + 1;
+        const int64_t most = blocks_most((struct blocks){ from, end }, m->session.part.cp);
         if (n && (n + 1) * most * block > m->context.floats) break;
         *all = (struct blocks){ from, end };
     }
@@ -153,7 +162,7 @@ static void merge(const struct model *m, const struct attention *o, int n, struc
         struct attention_sum total = { -INFINITY, 0 };
         float *y = o->y + i / o->heads * o->y_stride + i % o->heads * v_dim;
         for (int b = order.from; b < order.end; b++) {
-            const int r = b % ranks;
+            const int r = each ? share_owner(ranks, b) : b;
             const int64_t count = of[r].end - of[r].from, place = i * count + b / ranks - of[r].from;
             const float *from = x->receive + at[r] / (int)sizeof(float) + place * step;
             add_share(&total, y, from, WIRE_HEAD, v_dim);

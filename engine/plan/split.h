@@ -5,9 +5,9 @@
  * activations, never partial sums. Queries, keys and values are divided by heads, and a process has the KV
  * cache of its heads only. Of experts every process has some rows of each, so all of them have the same work
  * whichever experts are chosen. Layers that keep a state divide their matrices; every process has the
- * state itself. Context parallelism (cp) divides the positions of the KV cache, in blocks of SHARE_TOKENS in
- * turn, and with them attention; processes exchange partial sums of attention. Pipelines (pp) divide the
- * layers. */
+ * state itself. Context parallelism (cp) divides the positions of the KV cache, in blocks of SHARE_TOKENS
+ * (kernels.h), and with them attention; processes exchange partial sums of attention. Pipelines (pp) divide
+ * the layers. */
 #ifndef QDYNO_ENGINE_SPLIT_H
 #define QDYNO_ENGINE_SPLIT_H
 

@@ -236,7 +236,7 @@ static void plans(void **state)
     CHECK_EQ(labs((long)(one.kv - two.kv)) <= 256 * 8, true); /* rounded to cache lines, in each layer */
     CHECK_EQ(two.rank_total < one.total, true);
     CHECK_EQ(two.total, two.weights + two.kv + two.compute + two.scratch);
-    /* 5000 positions: rank 0 has blocks 0, 2 and 4 of 1024, the last with 904, and rank 1 blocks 1 and 3 */
+    /* 5000 positions: rank 0 has blocks 0, 3 and 4 of 1024, the last with 904, and rank 1 blocks 1 and 2 */
     CHECK_OK(config_parse(&c, "batch=8", &why));
     CHECK_OK(plan_memory(&one, g, &c, NULL, 5000, 1, &why));
     CHECK_OK(config_parse(&c, "batch=8,parallel=cp2", &why));

@@ -30,7 +30,7 @@ static void store_part(struct backend *b, const struct stage *t, struct kv_layer
     memset(kv->k, 0xff, bytes);
     for (int i = 0; i < t->tokens; i++) {
         const int pos = i % t->total;
-        const bool own = pos / SHARE_TOKENS % share->parts == share->part;
+        const bool own = share_owner(share->parts, pos / SHARE_TOKENS) == share->part;
         slots[i] = own ? i / t->total * kv->block_tokens + share_before(share, pos) : -1;
     }
     backend_kv_store(b, &(struct kv_store){ .kv = kv,
@@ -68,7 +68,7 @@ static void run_shares(struct backend *b, struct stage *t, const struct kv_layer
         struct attention_sum sum = { 0 };
         float *y = t->y + ((int64_t)from * s->heads + v) * s->v_dim;
         for (int k = 0; k < blocks; k++) {
-            const float *x = out + k % parts * part_floats + (v * most + k / parts) * floats;
+            const float *x = out + share_owner(parts, k) * part_floats + (v * most + k / parts) * floats;
             attention_sum_add(&sum, y, (struct attention_sum){ x[0], x[1] }, x + ATTENTION_SUM_HEAD,
                               s->v_dim);
         }
@@ -141,14 +141,13 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
 static void shares(void **state)
 {
     (void)state;
-    static const int PARTS[] = { 1, 2, 3, 4 };
+    static const int PARTS[] = { 2, 3 };
     const struct isa_level *levels[16];
     const size_t count = levels_here(levels);
     for (size_t l = 0; l < count; l++)
         for (size_t i = 0; i < COUNT_OF(SCENES); i++)
             for (size_t p = 0; p < COUNT_OF(PARTS); p++) {
-                check_scene(&SCENES[i], levels[l], PRECISION_HIGHEST, false, PARTS[p]);
-                check_scene(&SCENES[i], levels[l], PRECISION_MEDIUM, false, PARTS[p]);
+                check_scene(&SCENES[i], levels[l], p ? PRECISION_HIGHEST : PRECISION_MEDIUM, false, PARTS[p]);
                 check_scene(&SCENES[i], levels[l], PRECISION_HIGHEST, true, PARTS[p]);
             }
 }
@@ -161,7 +160,8 @@ static void positions(void **state)
         for (int pos = 0; pos < 9000; pos++) {
             for (int i = 0; i < parts; i++)
                 CHECK_EQ(share_before(&(struct attention_share){ .parts = parts, .part = i }, pos), next[i]);
-            next[pos / SHARE_TOKENS % parts]++;
+            const int group = pos / SHARE_TOKENS / parts, place = pos / SHARE_TOKENS % parts;
+            next[group % 2 ? parts - 1 - place : place]++;
         }
     }
 }
