@@ -89,8 +89,8 @@ enum cache_layout {
     CACHE_CONTIGUOUS, /* one piece for each sequence, as long as its context */
     CACHE_OFF         /* keys and values are computed again for every token */
 };
+enum { STAGES_MOST = 12 }; /* with numbers of layers given: the text of all of them stays short */
 /* How many processes share what (parallel=); 1: nothing is shared in that way. */
-enum { STAGES_MOST = 12 };
 struct parallel {
     int tp;                        /* heads and rows of matrices */
     int cp;                        /* positions of a sequence */
