@@ -19,17 +19,15 @@
 
 enum { WIRE_HEAD = 2 }; /* floats of an attention_sum, before its values */
 
-/* Each sequence has its blocks for good, in ascending order. */
-static bool make_tables(struct model *m)
+/* The block tables of this rank's cache. Each sequence has all of its blocks from the start. */
+static enum err_code open_cache(struct model *m, struct err *why)
 {
-    struct context_exchange *x = &m->context;
-    const int sequences = m->session.sequences, blocks = session_kv_layer(&m->session, &m->shape, 0).blocks;
-    x->tables = calloc((size_t)sequences, sizeof *x->tables);
-    x->table_memory = calloc((size_t)blocks, sizeof *x->table_memory);
-    if (!x->tables || !x->table_memory) return false;
-    for (int b = 0; b < blocks; b++) x->table_memory[b] = b;
-    for (int s = 0; s < sequences; s++) x->tables[s] = x->table_memory + s * (blocks / sequences);
-    return true;
+    struct kv_cache *kv = &m->context.cache;
+    const int sequences = m->session.sequences, blocks = session_kv_layer(&m->session, &m->shape, 0).blocks,
+              tokens = blocks / sequences * KV_BLOCK_TOKENS;
+    const enum err_code rc = kv_cache_init(kv, tokens, sequences, blocks, why);
+    for (int s = 0; s < sequences && !rc; s++) kv_cache_grow(kv, s, tokens);
+    return rc;
 }
 
 enum err_code model_context_begin(struct model *m, struct err *why)
@@ -46,7 +44,8 @@ enum err_code model_context_begin(struct model *m, struct err *why)
         return err_set(why, ERR_NOMEM, "out of memory for exchanges between ranks");
     if (sizes.rows && !(x->rows = malloc((size_t)sizes.rows * sizeof(float))))
         return err_set(why, ERR_NOMEM, "out of memory for %d rows of all ranks", m->session.batch);
-    if (!make_tables(m)) return err_set(why, ERR_NOMEM, "out of memory for the block tables of a KV cache");
+    const enum err_code rc = open_cache(m, why);
+    if (rc) return rc;
     const int rank = rank_place(m->rank)->rank;
     x->group = rank_module(m->rank)->split(rank / (p->tp * p->cp) * p->tp + p->tp_rank, rank);
     return x->group < 0 ? err_set(why, ERR_INTERNAL, "MPI allows no more groups of ranks") : ERR_OK;
@@ -58,8 +57,7 @@ void model_context_free(struct model *m)
     free(m->context.send);
     free(m->context.receive);
     free(m->context.rows);
-    free(m->context.tables);
-    free(m->context.table_memory);
+    kv_cache_done(&m->context.cache);
 }
 
 int32_t pass_slot(const struct model *m, int seq, int pos)
@@ -67,8 +65,7 @@ int32_t pass_slot(const struct model *m, int seq, int pos)
     const struct attention_share own = part_share(&m->session.part);
     if (!m->context.out) return kv_slot(&m->cache, seq, pos);
     if (share_owner(own.parts, pos / SHARE_TOKENS) != own.part) return -1;
-    const int at = share_before(&own, pos);
-    return m->context.tables[seq][at / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + at % KV_BLOCK_TOKENS;
+    return kv_slot(&m->context.cache, seq, share_before(&own, pos));
 }
 
 /* The blocks of positions that the rows of a call attend to. */
@@ -208,7 +205,7 @@ static int first_row(const struct pass *p, int rank)
 
 void pass_run_shared_attention(const struct pass *p, struct attention o)
 {
-    o.tables = (const int32_t *const *)p->m->context.tables;
+    o.tables = (const int32_t *const *)p->m->context.cache.tables;
     if (!p->all) attend(p, o, 0, o.n, -1);
     for (int r = 0; r < p->m->session.part.cp && p->all; r++)
         attend(p, o, first_row(p, r), first_row(p, r + 1), r);
@@ -219,8 +216,8 @@ void pass_divide_rows(struct pass *p)
     struct model *m = p->m;
     const int ranks = m->session.part.cp, rank = m->session.part.cp_rank;
     const int64_t bytes = p->n * m->widths.qkv * (int64_t)sizeof(float);
-    if (!m->context.rows || p->n < ranks * ROWS_LEAST || bytes > INT32_MAX)
-        return; /* the most that MPI sends */
+    const bool sendable = bytes <= INT32_MAX; /* sizes of MPI are ints */
+    if (!m->context.rows || p->n < ranks * ROWS_LEAST || !sendable) return;
     p->all = p->n;
     const int from = first_row(p, rank);
     p->n = first_row(p, rank + 1) - from;

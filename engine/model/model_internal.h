@@ -132,8 +132,7 @@ struct context_exchange {
     int group;                   /* of the ranks that have the other positions */
     int64_t floats;              /* in `out` and in `send` */
     float *out, *send, *receive; /* NULL: positions are not divided */
-    int32_t **tables;            /* [sequences] blocks of the KV cache */
-    int32_t *table_memory;
+    struct kv_cache cache;       /* of its own positions; m->cache counts those of all ranks */
     float *rows; /* [batch][widths.qkv] queries, keys and values of all ranks; NULL: a batch is never
                     divided by rows */
     struct batch_lists all; /* of a batch that is divided by rows */
