@@ -44,6 +44,7 @@ echo "killed and continued"
 rm "$P/c.conf"
 for name in d e f; do printf 'workload tg%d\n' $((${#name} + 40)) >"$P/$name.conf"; done
 printf 'workload tg400\nrepetitions 10000\n' >"$P/e.conf"
+: >"$T/err"
 "$QDYNO" bench -m "$T/tiny.gguf" --preset "$P" >/dev/null 2>"$T/err" &
 pid=$!
 for _ in $(seq $((WAIT_S * 10))); do grep -q 'scenario 4 of 5' "$T/err" && break; sleep 0.1; done

@@ -7,6 +7,7 @@ have curl || { echo "SKIPPED: no curl here"; exit 77; }
 
 # serve ARGUMENTS...: starts the server; $page is its address, $serving its process.
 serve() {
+  : >"$T/serve"
   "$QDYNO" serve-metrics --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
   serving=$!
   pids+=("$serving")

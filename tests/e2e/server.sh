@@ -107,6 +107,7 @@ stops TERM 0
 expect 4 govern f32 q4_0 --rule memory=2G --port 0 && says err 'expected --rule queue'
 expect 4 govern f32 q4_0 --rule queue=2 -n 5 && says err '--port'
 govern() {
+  : >"$T/serve.err"
   "$QDYNO" govern "$@" --rule queue=2 --threads=1 --port 0 -o json >"$T/govern" 2>"$T/serve.err" &
   serving=$!
   pids+=("$serving")

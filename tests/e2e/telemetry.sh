@@ -73,7 +73,8 @@ status=$?
 [ "$status" = 0 ] || fail "a reader that left: status $status"
 [ ! -s "$T/err" ] || fail "a reader that left is worth a message"
 
-# Ctrl-C: whole lines, status 0
+# Ctrl-C: whole lines, status 0. Emptied here: the background job may do so only after the first look at its lines.
+: >"$T/out"
 "$QDYNO" telemetry --follow --interval 50 --metrics cpu_busy_ratio >"$T/out" 2>"$T/err" &
 stream=$!
 pids+=("$stream")
