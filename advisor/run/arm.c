@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "advisor/run/arm_kind.h"
+#include "engine/parallel/parallel.h"
 
 static const struct arm_kind *const ARM_KINDS[ENGINE_COUNT] = {
     [ENGINE_QDYNO] = &ARM_WORKER,           [ENGINE_LLAMA_SERVER] = &ARM_LLAMA_SERVER,
@@ -77,8 +78,29 @@ void arm_watch(const struct arm *a, struct sampler_thread *sampler)
     sampler_select_gpu(sampler, json_get_str(a->description, "gpu", NULL));
 }
 
+void other_machines_add(struct other_machines *m, const json_t *ranks)
+{
+    struct rank_usage rank[RANKS_MAX];
+    double seconds;
+    const double watts = ranks_other_watts(rank, rank_usage_list(rank, ranks), &seconds);
+    m->joules += watts * seconds;
+    m->seconds += seconds;
+}
+
+/* Their counters are read before and after the cell, so part of that time is not the cell's: its power may
+ * have been anything from 0 to twice the mean. At both ends a reading may be as old as the counter's
+ * resolution. */
+static struct energy energy_of_others(const struct other_machines *m, double seconds)
+{
+    if (!(m->seconds > 0)) return (struct energy){ 0, 0 };
+    const double watts = m->joules / m->seconds, stale_s = METRICS[METRIC_CPU_POWER].least_ms * 1e-3,
+                 outside_s = m->seconds - seconds;
+    return (struct energy){ watts * seconds,
+                            2 * watts * sqrt(stale_s * stale_s / 6 + outside_s * outside_s / 3) };
+}
+
 void arm_energy(const struct arm *a, const struct sample *samples, int n, int64_t from_ns, double seconds,
-                double value[METRIC_COUNT])
+                const struct other_machines *others, double value[METRIC_COUNT])
 {
     const int64_t to_ns = from_ns + (int64_t)(seconds * 1e9);
     struct energy e = energy_integral(samples, n, METRIC_CPU_POWER, from_ns, to_ns);
@@ -87,6 +109,8 @@ void arm_energy(const struct arm *a, const struct sample *samples, int n, int64_
         if (isnan(e.joules)) e = (struct energy){ 0, 0 };
         e = (struct energy){ e.joules + gpu.joules, hypot(e.half_joules, gpu.half_joules) };
     }
+    const struct energy more = energy_of_others(others, seconds);
+    e = (struct energy){ e.joules + more.joules, hypot(e.half_joules, more.half_joules) };
     value[METRIC_ENERGY] = e.joules;
     value[METRIC_ENERGY_HALF] = e.half_joules;
     value[METRIC_CO2] = a->grid_g_per_j * e.joules;

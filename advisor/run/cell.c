@@ -197,6 +197,7 @@ enum err_code cell_run_repeats(struct measured_cell *c, const struct cell_ask *a
         const bool ok = cell_add(c, answer, i);
         c->switch_s += json_get_num(answer, "skipped_s", 0);
         c->switch_tokens += json_get_num(answer, "skipped_tokens", 0);
+        other_machines_add(&c->others, json_object_get(answer, "ranks"));
         c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, c->begun);
         if (ok) rc = cell_add_load(c, answer, why);
         json_object_del(answer, "itl_s");
@@ -253,7 +254,7 @@ enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, str
     if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
     cell_derive(c);
     /* sensors know nothing of phases: with work that is not timed, the energy of the tokens is unknown */
-    if (!c->untimed_work) arm_energy(ask->arm, window, *n, c->begun_ns, c->seconds, c->value);
+    if (!c->untimed_work) arm_energy(ask->arm, window, *n, c->begun_ns, c->seconds, &c->others, c->value);
     return rc;
 }
 

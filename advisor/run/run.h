@@ -82,11 +82,18 @@ const char *arm_note(const struct arm *a, size_t i);
  * runs on (unknown where no sensor has that PCI address), or of all GPUs for an arm on the CPU. A NULL
  * sampler is fine. */
 void arm_watch(const struct arm *a, struct sampler_thread *sampler);
-/* Energy of a time window that starts at from_ns: of the CPU packages, and of the GPU the arm runs on. Writes
- * METRIC_ENERGY, its half width, and METRIC_CO2; NAN without samples of a power sensor, the last also where
- * the config does not give grid_gco2_per_kwh. */
+/* Energy that machines other than this one used for an arm with hosts=. */
+struct other_machines {
+    double joules, seconds; /* 0 seconds: there are none; joules NAN: unknown for one of them */
+};
+/* Adds what ranks on other machines used, from the list "ranks" of a worker's answer; NULL: nothing. */
+void other_machines_add(struct other_machines *m, const json_t *ranks);
+/* Energy of a time window that starts at from_ns: of the CPU packages, of the GPU the arm runs on, and of
+ * other machines, whose mean power counts for the window. Writes METRIC_ENERGY, its half width, and
+ * METRIC_CO2; NAN where a machine has no power sensor, the last also where the config does not give
+ * grid_gco2_per_kwh. */
 void arm_energy(const struct arm *a, const struct sample *samples, int n, int64_t from_ns, double seconds,
-                double value[METRIC_COUNT]);
+                const struct other_machines *others, double value[METRIC_COUNT]);
 
 /* Runs the workload once in the arm's process. *answer is the caller's (json_decref). Errors: the worker's
  * own code and message; ERR_INTERNAL or ERR_FIT when it died, and then only arm_close may follow;
@@ -244,6 +251,7 @@ struct measured_cell {
     bool untimed_work;        /* the arm also did work in this time that no figure counts, e.g. loading */
     struct load_summary load; /* requests 0: the workload is no load */
     double turn_log_ratio;    /* of the compared metric, this arm over A (turns_log_speedup); NAN: unknown */
+    struct other_machines others;
     double switch_s, switch_tokens; /* decode time and tokens left out after a change of turns; 0: none */
 };
 #define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */

@@ -45,6 +45,19 @@ struct rank_batch {
     int32_t not_finite, seq, pos; /* answer: the first row with values that are no numbers */
 };
 
+/* What the sensors of a machine show. NAN and -1: unknown. */
+struct machine_use {
+    double clock_s;          /* when they were read, by a clock of that machine */
+    double energy_j, busy_s; /* of its processors (busy_s: the mean of all), since a moment in the past */
+    double temperature_celsius, frequency_hertz;
+    int64_t mem_used_bytes;
+};
+/* Reads them; this module has no sensors of its own. */
+struct machine_sensors {
+    void (*read)(void *ctx, struct machine_use *out);
+    void *ctx;
+};
+
 /* What a rank used since it started. */
 struct rank_usage {
     double cpu_s;
@@ -56,16 +69,23 @@ struct rank_usage {
     int64_t start_rss_bytes; /* when it had joined the others, without a model */
     int64_t weight_bytes;    /* planned for its part of the weights; -1: unknown */
     char host[RANK_HOST];    /* name of its machine; "": unknown */
+    bool first_of_machine;   /* `machine` is known to this rank only, not to others of the same machine */
+    struct machine_use machine;
 };
 /* As a JSON object, with a key for each member. New reference. */
 json_t *rank_usage_to_json(const struct rank_usage *u);
 /* A member whose key is absent becomes unknown (NAN, -1, ""). False: it is no object, *out is unchanged. */
 bool rank_usage_from_json(struct rank_usage *out, const json_t *object);
-/* What was used since `before`: times and bytes of exchanges are differences, memory and host are those of
- * now. */
+/* What was used since `before`: times, bytes of exchanges and energy are differences (machine.clock_s: the
+ * time between both readings), memory, host, temperature and frequency are those of now. */
 struct rank_usage rank_usage_since(const struct rank_usage *now, const struct rank_usage *before);
 /* The objects of a list, without those that are none, and RANKS_MAX at most. Returns their number. */
 int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list);
+
+/* Power of the processors of the machines other than the leader's, in watts, from what was used since a
+ * moment: rank 0 is always on the leader's machine. *seconds: the longest time between readings. 0: there are
+ * no other machines; NAN: one of them has no known power. */
+double ranks_other_watts(const struct rank_usage *ranks, int n, double *seconds);
 
 /* What a rank did with its time in passes. */
 enum rank_share { RANK_COMPUTE, RANK_WAIT, RANK_EXCHANGE, RANK_SHARES };
@@ -123,6 +143,10 @@ const struct rank_place *rank_place(const struct rank *r);
 const struct rank_module *rank_module(const struct rank *r);
 int64_t rank_start_bytes(const struct rank *r); /* resident memory when it had joined; -1: unknown */
 int rank_threads(const struct rank *r); /* that it should compute with: its part of the cores, at least 1 */
+
+/* The first rank of each machine reports what these sensors show: it reads them now, so that energy and busy
+ * time are counted from here, and for each RANK_OP_USAGE. *s is borrowed until rank_close. */
+void rank_use_sensors(struct rank *r, const struct machine_sensors *s);
 
 /* The next command, the same on all ranks. The payload is valid until the next call. False: the leader is
  * gone. */

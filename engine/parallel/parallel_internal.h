@@ -32,4 +32,7 @@ enum err_code mpirun_path(char **out, struct err *why);
  * 0: the system refuses, and the process may use all of them. */
 int placement_bind(int here, int count);
 
+/* What the sensors of this rank's machine show; all unknown where another rank reads them. */
+void rank_read_sensors(const struct rank *r, struct machine_use *out);
+
 #endif

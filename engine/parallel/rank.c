@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,7 +43,8 @@ struct rank {
     struct rank_place place;
     int threads;
     int64_t start_bytes;
-    int fd; /* of rank 0: the leader; -1 */
+    const struct machine_sensors *sensors; /* borrowed; NULL: another rank of this machine reads them */
+    int fd;                                /* of rank 0: the leader; -1 */
     struct str payload;
     int64_t alive_ns;
     int64_t exchange_ns, exchanged_bytes, wait_ns;
@@ -155,6 +157,21 @@ void rank_close(struct rank *r)
     if (r->fd >= 0) close(r->fd);
     str_free(&r->payload);
     free(r); /* the library stays loaded: it may have threads */
+}
+
+void rank_read_sensors(const struct rank *r, struct machine_use *out)
+{
+    *out = (struct machine_use){ NAN, NAN, NAN, NAN, NAN, -1 };
+    if (r->sensors) r->sensors->read(r->sensors->ctx, out);
+}
+
+void rank_use_sensors(struct rank *r, const struct machine_sensors *s)
+{
+    struct machine_use first;
+    if (r->place.here) return;
+    r->sensors = s;
+    rank_read_sensors(r, &first);
+    r->start_bytes = resident_bytes(); /* what sensors need is no part of the model's plan */
 }
 
 /* ---------------------------------------------------------------- commands */

@@ -1,5 +1,5 @@
 /* What ranks used: processor time, time of work and of exchanges, bytes, memory. */
-#include "engine/parallel/parallel.h"
+#include "engine/parallel/parallel_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,6 +23,13 @@ static const struct json_field FIELDS[] = {
     JSON_FIELD(struct rank_usage, start_rss_bytes, "start_rss_bytes", COUNT),
     JSON_FIELD(struct rank_usage, weight_bytes, "weight_bytes", COUNT),
     JSON_FIELD(struct rank_usage, host, "host", TEXT),
+    JSON_FIELD(struct rank_usage, first_of_machine, "first_of_machine", BOOL),
+    JSON_FIELD(struct rank_usage, machine.clock_s, "machine_s", NUM),
+    JSON_FIELD(struct rank_usage, machine.energy_j, "machine_energy_j", NUM),
+    JSON_FIELD(struct rank_usage, machine.busy_s, "machine_busy_s", NUM),
+    JSON_FIELD(struct rank_usage, machine.temperature_celsius, "machine_temperature_celsius", NUM),
+    JSON_FIELD(struct rank_usage, machine.frequency_hertz, "machine_frequency_hertz", NUM),
+    JSON_FIELD(struct rank_usage, machine.mem_used_bytes, "machine_mem_used_bytes", COUNT),
 };
 
 json_t *rank_usage_to_json(const struct rank_usage *u)
@@ -48,7 +55,22 @@ struct rank_usage rank_usage_since(const struct rank_usage *now, const struct ra
     u.exchange_s -= before->exchange_s;
     u.wait_s -= before->wait_s;
     u.exchanged_bytes -= before->exchanged_bytes;
+    u.machine.clock_s -= before->machine.clock_s;
+    u.machine.energy_j -= before->machine.energy_j;
+    u.machine.busy_s -= before->machine.busy_s;
     return u;
+}
+
+double ranks_other_watts(const struct rank_usage *ranks, int n, double *seconds)
+{
+    double watts = 0;
+    *seconds = 0;
+    for (int i = 1; i < n; i++) {
+        if (!ranks[i].first_of_machine) continue;
+        watts += ranks[i].machine.energy_j / ranks[i].machine.clock_s;
+        *seconds = fmax(*seconds, ranks[i].machine.clock_s);
+    }
+    return watts;
 }
 
 int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list)
@@ -106,6 +128,8 @@ static struct rank_usage usage_of(const struct rank *r)
     u.peak_rss_bytes = status_bytes(status, "VmHWM:");
     u.rss_bytes = status_bytes(status, "VmRSS:");
     free(status);
+    u.first_of_machine = rank_place(r)->here == 0;
+    rank_read_sensors(r, &u.machine);
     return u;
 }
 

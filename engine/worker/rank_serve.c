@@ -19,7 +19,8 @@ static void serve_measure(struct rank *r)
     rank_answer(r, NULL, &(struct rank_bytes){ &links, sizeof links }, 1);
 }
 
-enum err_code rank_serve(const char *socket, const struct log *log, struct err *why)
+enum err_code rank_serve(const char *socket, const struct machine_sensors *sensors, const struct log *log,
+                         struct err *why)
 {
     struct rank *r;
     struct rank_command c;
@@ -27,6 +28,7 @@ enum err_code rank_serve(const char *socket, const struct log *log, struct err *
     struct train_rank *t = NULL;
     const enum err_code rc = rank_open(&r, socket, why);
     if (rc) return rc;
+    if (sensors) rank_use_sensors(r, sensors);
     while (rank_next(r, &c) && c.op != RANK_OP_CLOSE) {
         if (c.op == RANK_OP_MEASURE)
             serve_measure(r);

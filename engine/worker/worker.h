@@ -103,16 +103,19 @@
 #include "engine/text/text.h"
 
 struct model;
-struct pass_profile; /* engine/model/model.h */
-struct workload;     /* engine/config/config.h */
+struct machine_sensors; /* engine/parallel/parallel.h */
+struct pass_profile;    /* engine/model/model.h */
+struct workload;        /* engine/config/config.h */
 
 /* Serve requests on fd until "close" or end of file. Errors: only of the socket itself (ERR_IO, ERR_FORMAT,
  * ERR_NOMEM). */
 enum err_code worker_serve(int fd, const struct log *log, struct err *why);
 
 /* Be one of the ranks of a model (engine/parallel): join the others, and execute commands until the leader
- * ends. socket: path of the leader's socket. Errors: those of rank_open. */
-enum err_code rank_serve(const char *socket, const struct log *log, struct err *why);
+ * ends. socket: path of the leader's socket. sensors: of this machine (rank_use_sensors); NULL: none. Errors:
+ * those of rank_open. */
+enum err_code rank_serve(const char *socket, const struct machine_sensors *sensors, const struct log *log,
+                         struct err *why);
 
 /* ---------------------------------------------------------------- prompts */
 

@@ -67,7 +67,8 @@ static void absences_note(struct telemetry *t, char why[][ABSENCE_TEXT])
     }
 }
 
-enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why)
+static enum err_code open_sources(struct telemetry **out, const char *root, const struct source *skipped,
+                                  struct err *why)
 {
     *out = NULL;
     if (strlen(root) >= PATH_MAX) return err_set(why, ERR_IO, "path too long: '%s'", root);
@@ -89,6 +90,7 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
     char absent[COUNT_OF(SOURCES)][ABSENCE_TEXT] = { "" };
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
         struct err not_here; /* the reason why a source is absent, which is not an error */
+        if (SOURCES[i] == skipped) continue;
         enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, &not_here);
         if (rc == ERR_NOMEM) {
             telemetry_close(t);
@@ -100,6 +102,16 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
     absences_note(t, absent);
     *out = t;
     return ERR_OK;
+}
+
+enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why)
+{
+    return open_sources(out, root, NULL, why);
+}
+
+enum err_code telemetry_open_host(struct telemetry **out, const char *root, struct err *why)
+{
+    return open_sources(out, root, &SOURCE_GPU, why);
 }
 
 void telemetry_close(struct telemetry *t)

@@ -20,6 +20,8 @@ struct telemetry;
 /* root: "" for this machine, or a folder with recorded proc/ and sys/ trees. Finding no sensor is a success.
  * *out: telemetry_close. Errors: ERR_NOMEM; ERR_IO when procfs itself cannot be read. */
 enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why);
+/* The same without GPUs, whose drivers take time and memory: METRIC_GPU_* are NAN. */
+enum err_code telemetry_open_host(struct telemetry **out, const char *root, struct err *why);
 void telemetry_close(struct telemetry *t); /* NULL is fine */
 
 /* METRIC_PROC_* describe process `pid` and its descendants from now on. 0: no process, and they are NAN. */

@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "advisor/run/run.h"
+#include "engine/parallel/parallel.h"
 
 static enum err_code open_fake(struct arm **a, const char *options, struct err *why)
 {
@@ -52,6 +53,65 @@ static void an_arm_describes_itself_and_runs_cells(void **state)
     CHECK_EQ(errno, ESRCH);
 }
 
+static const struct other_machines NO_OTHERS;
+
+/* A sample each second. */
+static void sixty_watts(struct sample *s, int n)
+{
+    for (int i = 0; i < n; i++) {
+        s[i].t_ns = (i + 1) * INT64_C(1000000000);
+        for (int m = 0; m < METRIC_SENSOR_COUNT; m++) s[i].value[m] = NAN;
+        s[i].value[METRIC_CPU_POWER] = 60;
+    }
+}
+
+/* The list "ranks" of a cell: rank 0 here, rank 1 on another machine with `energy_j` in `seconds`. */
+static void add_cell(struct other_machines *m, double energy_j, double seconds)
+{
+    const struct rank_usage rank[] = {
+        { .first_of_machine = true, .machine = { .clock_s = seconds, .energy_j = 1e6 } },
+        { .first_of_machine = true, .machine = { .clock_s = seconds, .energy_j = energy_j } },
+    };
+    json_t *list = json_array();
+    for (size_t i = 0; i < COUNT_OF(rank); i++) json_array_append_new(list, rank_usage_to_json(&rank[i]));
+    other_machines_add(m, list);
+    json_decref(list);
+}
+
+/* 60 W here and 40 W there over 10 s are 1000 J. The other machine's counters cover 12 s, so its share is
+ * less exact; without its meter, or without one here, the energy of both is unknown. */
+static void energy_of_other_machines_counts(void **state)
+{
+    (void)state;
+    struct sample s[10];
+    struct config c = fake_config("rate=2000");
+    struct arm *a = NULL;
+    struct err why = { 0 };
+    double value[METRIC_COUNT], alone[METRIC_COUNT];
+    const struct arm_spec spec = { .model = "", .config = &c, .ctx = 128, .program = FAKE_PROGRAM };
+    sixty_watts(s, 10);
+    CHECK_OK(arm_open(&a, &spec, NULL, NULL, &why));
+    struct other_machines others = { 0 };
+    other_machines_add(&others, NULL); /* an answer without ranks */
+    CHECK_NEAR(others.seconds, 0, 0);
+    add_cell(&others, 280, 7);
+    add_cell(&others, 200, 5);
+    arm_energy(a, s, 10, 0, 10, &NO_OTHERS, alone);
+    arm_energy(a, s, 10, 0, 10, &others, value);
+    CHECK_NEAR(alone[METRIC_ENERGY], 600, 1e-9);
+    CHECK_NEAR(value[METRIC_ENERGY], 1000, 1e-9);
+    const double more = 2 * 40 * 2 / sqrt(3); /* J: twice the standard uncertainty of 2 s at 40 W */
+    CHECK_GT(value[METRIC_ENERGY_HALF], hypot(alone[METRIC_ENERGY_HALF], more));
+    CHECK_LE(value[METRIC_ENERGY_HALF], hypot(alone[METRIC_ENERGY_HALF], 1.01 * more));
+    arm_energy(a, s, 0, 0, 10, &others, value);
+    CHECK_NAN(value[METRIC_ENERGY]);
+    add_cell(&others, NAN, 5);
+    arm_energy(a, s, 10, 0, 10, &others, value);
+    CHECK_NAN(value[METRIC_ENERGY]);
+    CHECK_NAN(value[METRIC_ENERGY_HALF]);
+    arm_close(a);
+}
+
 /* 60 W over 10 s are 600 J; at 600 g for 3.6 MJ that is 0.1 g. Without the setting, or a sensor: unknown. */
 static void energy_becomes_co2_where_the_grid_is_known(void **state)
 {
@@ -63,11 +123,7 @@ static void energy_becomes_co2_where_the_grid_is_known(void **state)
                   { "grid_gco2_per_kwh", "0", 0 },
                   { "threads", "1", NAN } };
     struct sample s[10];
-    for (int i = 0; i < 10; i++) {
-        s[i].t_ns = (i + 1) * INT64_C(1000000000);
-        for (int m = 0; m < METRIC_SENSOR_COUNT; m++) s[i].value[m] = NAN;
-        s[i].value[METRIC_CPU_POWER] = 60;
-    }
+    sixty_watts(s, 10);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct config c = fake_config("rate=2000");
         struct arm *a = NULL;
@@ -76,7 +132,7 @@ static void energy_becomes_co2_where_the_grid_is_known(void **state)
         CHECK_OK(config_set(&c, CASES[i].key, CASES[i].value, &why));
         const struct arm_spec spec = { .model = "", .config = &c, .ctx = 128, .program = FAKE_PROGRAM };
         CHECK_OK(arm_open(&a, &spec, NULL, NULL, &why));
-        arm_energy(a, s, 10, 0, 10, value);
+        arm_energy(a, s, 10, 0, 10, &NO_OTHERS, value);
         CHECK_NEAR(value[METRIC_ENERGY], 600, 1e-9);
         CHECK_GT(value[METRIC_ENERGY_HALF], 0);
         CHECK_LE(value[METRIC_ENERGY_HALF], 6);
@@ -84,7 +140,7 @@ static void energy_becomes_co2_where_the_grid_is_known(void **state)
             CHECK_NAN(value[METRIC_CO2]);
         else
             CHECK_NEAR(value[METRIC_CO2], CASES[i].co2_g, 1e-12);
-        arm_energy(a, s, 0, 0, 10, value);
+        arm_energy(a, s, 0, 0, 10, &NO_OTHERS, value);
         CHECK_NAN(value[METRIC_ENERGY]);
         CHECK_NAN(value[METRIC_ENERGY_HALF]);
         CHECK_NAN(value[METRIC_CO2]);
@@ -254,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arm_describes_itself_and_runs_cells),
+        cmocka_unit_test(energy_of_other_machines_counts),
         cmocka_unit_test(energy_becomes_co2_where_the_grid_is_known),
         cmocka_unit_test(every_way_of_dying_is_named),
         cmocka_unit_test(failing_to_open_is_the_workers_own_error),

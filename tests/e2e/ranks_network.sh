@@ -1,5 +1,5 @@
 # ranks_network.sh - ranks on two hosts, network namespaces with a link that delays each packet by 2 ms: the same bits,
-# measured and predicted exchanges, and a link that goes silent.
+# measured and predicted exchanges, the energy of both, and a link that goes silent.
 . "$(dirname "$0")/lib.sh" "$@"
 
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -31,15 +31,18 @@ link() {
 }
 link
 
-# What mpirun calls to start processes on the other host, in place of ssh.
+# What mpirun calls to start processes on the other host, in place of ssh. $T/sys-HOST, where it exists, runs a command
+# on that host with an energy counter (below).
 cat >"$T/remote" <<SH
 #!/bin/sh
 shift
-exec ip netns exec $B unshare -u sh -c "hostname second; \$*"
+[ ! -e "$T/sys-second" ] || via="$T/sys-second"
+exec ip netns exec $B \$via unshare -u sh -c "hostname second; \$*"
 SH
 cat >"$T/first" <<SH
 #!/bin/sh
-exec ip netns exec $A "$REAL" "\$@"
+[ ! -e "$T/sys-first" ] || via="$T/sys-first"
+exec ip netns exec $A \$via "$REAL" "\$@"
 SH
 chmod +x "$T/remote" "$T/first"
 printf '10.99.0.1 slots=1\n10.99.0.2 slots=1\n' >"$T/hosts"
@@ -86,6 +89,39 @@ json.dump(d, open(sys.argv[1], "w"))
 PY
 expect 0 advise -m "$BUNDLED" --ranks 2 --hosts "$T/hosts" --sequences 2 -o json &&
   json "[r['config'] for r in d['rows']] == ['off', 'tp2', 'cp2', 'pp4+2', 'dp2'] and not any(r['error'] for r in d['rows'])"
+
+echo "energy of both hosts"
+# counter HOST WATTS: from now on, processes of HOST see a RAPL counter of that power.
+counter() {
+  : >"$T/energy-$1"
+  python3 - "$T/energy-$1" "$2" <<'PY' &
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY)
+start = time.monotonic()
+while True:  # the same number of bytes each time: a reader never sees a part
+    os.pwrite(fd, b"%015d\n" % ((time.monotonic() - start) * float(sys.argv[2]) * 1e6), 0)
+    time.sleep(0.005)
+PY
+  pids+=($!)
+  for _ in $(seq $((WAIT_S * 10))); do [ -s "$T/energy-$1" ] && break; sleep 0.1; done
+  cat >"$T/sys-$1" <<SH
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs none /sys/class && mkdir -p /sys/class/powercap/intel-rapl:0 && cd /sys/class/powercap/intel-rapl:0 &&
+  echo package-0 >name && echo 262143328850 >max_energy_range_uj && ln -s "$T/energy-$1" energy_uj && cd / && exec "\$@"' sh "\$@"
+SH
+  chmod +x "$T/sys-$1"
+}
+# measured RUN ENERGY: a cell of some seconds, with the power of the second host; ENERGY is true for its row.
+measured() {
+  expect 0 bench -m "$BUNDLED" -C "parallel=tp2,hosts=$T/hosts" -w tg128 -r 1 &&
+    says out 'machine second, last repetition: .*power (2[5-9]|3[0-5])\.[0-9] W' && expect 0 show "$1" -o json &&
+    json "(lambda r: $2)(d['rows'][0])"
+}
+counter second 30
+measured 1 "r['energy_j'] is None" # the first host has no counter: the sum is unknown
+counter first 50
+measured 2 "abs(r['energy_j'] * r['decode_tok_s'] / 128 / 80 - 1) < 0.3" # J of a cell that decodes 128 tokens at 80 W
+rm -f "$T/sys-first" "$T/sys-second"
 
 echo "a link that goes silent"
 QDYNO_RANKS_TIMEOUT=5 "$T/first" eval -m "$BUNDLED" -f "$(dirname "$REAL")/share/text/held-out.txt" \

@@ -1,5 +1,5 @@
 /* Proves: what a rank used is written and read back whole; what an older document lacks is unknown; shares
- * of a time are never negative. */
+ * of a time are never negative; the power of other machines is known only where each of them has a meter. */
 #include <math.h>
 
 #include "engine/parallel/parallel.h"
@@ -15,7 +15,14 @@ static const struct rank_usage FULL = { .cpu_s = 1.5,
                                         .plan_bytes = 8,
                                         .start_rss_bytes = 9,
                                         .weight_bytes = 10,
-                                        .host = "node17" };
+                                        .host = "node17",
+                                        .first_of_machine = true,
+                                        .machine = { .clock_s = 100,
+                                                     .energy_j = 2000,
+                                                     .busy_s = 40,
+                                                     .temperature_celsius = 55.5,
+                                                     .frequency_hertz = 3.5e9,
+                                                     .mem_used_bytes = 11 } };
 
 static void check_same(const struct rank_usage *a, const struct rank_usage *b)
 {
@@ -30,6 +37,13 @@ static void check_same(const struct rank_usage *a, const struct rank_usage *b)
     CHECK_EQ(a->start_rss_bytes, b->start_rss_bytes);
     CHECK_EQ(a->weight_bytes, b->weight_bytes);
     assert_string_equal(a->host, b->host);
+    CHECK_EQ(a->first_of_machine, b->first_of_machine);
+    CHECK_NEAR(a->machine.clock_s, b->machine.clock_s, 0);
+    CHECK_NEAR(a->machine.energy_j, b->machine.energy_j, 0);
+    CHECK_NEAR(a->machine.busy_s, b->machine.busy_s, 0);
+    CHECK_NEAR(a->machine.temperature_celsius, b->machine.temperature_celsius, 0);
+    CHECK_NEAR(a->machine.frequency_hertz, b->machine.frequency_hertz, 0);
+    CHECK_EQ(a->machine.mem_used_bytes, b->machine.mem_used_bytes);
 }
 
 static void written_and_read_back(void **state)
@@ -57,6 +71,8 @@ static void absent_is_unknown(void **state)
     CHECK(isnan(u.wait_s));
     CHECK_EQ(u.weight_bytes, -1);
     assert_string_equal(u.host, "");
+    CHECK(!u.first_of_machine);
+    CHECK(isnan(u.machine.energy_j));
     double share[RANK_SHARES];
     rank_shares(share, &u, 1, 0);
     for (int i = 0; i < RANK_SHARES; i++) CHECK(isnan(share[i]));
@@ -79,6 +95,7 @@ static void differences(void **state)
     now.wait_s += 0.25;
     now.exchanged_bytes += 100;
     now.rss_bytes = 70;
+    now.machine = (struct machine_use){ 110, 2600, 45, 60, 2e9, 12 };
     const struct rank_usage d = rank_usage_since(&now, &FULL);
     CHECK_NEAR(d.cpu_s, 1, 1e-12);
     CHECK_NEAR(d.work_s, 2, 1e-12);
@@ -87,6 +104,46 @@ static void differences(void **state)
     CHECK_EQ(d.exchanged_bytes, 100);
     CHECK_EQ(d.rss_bytes, 70); /* memory is that of now */
     CHECK_EQ(d.weight_bytes, FULL.weight_bytes);
+    CHECK_NEAR(d.machine.clock_s, 10, 1e-12);
+    CHECK_NEAR(d.machine.energy_j, 600, 1e-12);
+    CHECK_NEAR(d.machine.busy_s, 5, 1e-12);
+    CHECK_NEAR(d.machine.temperature_celsius, 60, 0); /* of now, as the next two */
+    CHECK_NEAR(d.machine.frequency_hertz, 2e9, 0);
+    CHECK_EQ(d.machine.mem_used_bytes, 12);
+}
+
+static void power_of_other_machines(void **state)
+{
+    (void)state;
+    const struct rank_usage MINE = { .first_of_machine = true,
+                                     .machine = { .clock_s = 10, .energy_j = 5000 } },
+                            NEXT = { .machine = { .clock_s = NAN, .energy_j = NAN } },
+                            OTHER = { .first_of_machine = true,
+                                      .machine = { .clock_s = 10, .energy_j = 600 } },
+                            LATER = { .first_of_machine = true,
+                                      .machine = { .clock_s = 11, .energy_j = 330 } },
+                            NO_METER = { .first_of_machine = true,
+                                         .machine = { .clock_s = 10, .energy_j = NAN } };
+    const struct {
+        struct rank_usage rank[4];
+        int n;
+        double watts, seconds;
+    } CASES[] = {
+        { { MINE }, 1, 0, 0 },
+        { { MINE, NEXT }, 2, 0, 0 }, /* both on the leader's machine, which has its own meter */
+        { { MINE, NEXT, OTHER, NEXT }, 4, 60, 10 },
+        { { MINE, OTHER, LATER }, 3, 90, 11 },
+        { { NO_METER, OTHER }, 2, 60, 10 },
+        { { MINE, OTHER, NO_METER }, 3, NAN, 10 },
+        { { MINE }, 0, 0, 0 },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        double seconds;
+        const double watts = ranks_other_watts(CASES[i].rank, CASES[i].n, &seconds);
+        CHECK_EQ(isnan(watts), isnan(CASES[i].watts));
+        if (!isnan(CASES[i].watts)) CHECK_NEAR(watts, CASES[i].watts, 1e-12);
+        CHECK_NEAR(seconds, CASES[i].seconds, 0);
+    }
 }
 
 static void shares(void **state)
@@ -135,6 +192,7 @@ int main(void)
         cmocka_unit_test(written_and_read_back),
         cmocka_unit_test(absent_is_unknown),
         cmocka_unit_test(differences),
+        cmocka_unit_test(power_of_other_machines),
         cmocka_unit_test(shares),
         cmocka_unit_test(lists),
     };

@@ -274,6 +274,11 @@ static void ranks_are_shown_when_there_are_any(void **state)
     CHECK_CONTAINS(text, "#comp +wait :exch");
     CHECK_EQ(pane_count(VIEW_AB, s), AB_PANES);
     free(text);
+    const struct ui alone = { .view = VIEW_AB, .zoomed = true, .pane = { [VIEW_AB] = AB_RANKS + 1 } };
+    text = draw(s, &alone, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "node1 41W 63°C 93% busy");
+    CHECK_CONTAINS(text, "node2 25% busy"); /* a machine without meter and thermometer */
+    free(text);
     free(s);
 }
 

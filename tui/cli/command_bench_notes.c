@@ -1,5 +1,6 @@
 /* The notes below the table of `qdyno bench`. */
 #include <math.h>
+#include <string.h>
 
 #include "engine/parallel/parallel.h"
 #include "telemetry/metrics/metrics.h"
@@ -50,6 +51,27 @@ void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
     cli_note_cautions(t, random, unverified);
 }
 
+/* What the sensors of a machine showed; no note where it has none. */
+static void note_machine(struct table *t, const struct rank_usage *u)
+{
+    const struct machine_use *m = &u->machine;
+    const struct {
+        const char *name, *unit;
+        double value;
+        int digits;
+    } SHOWN[] = { { "processors busy", "%", 100 * m->busy_s / m->clock_s, 0 },
+                  { "clock", "GHz", m->frequency_hertz * 1e-9, 2 },
+                  { "temperature", "°C", m->temperature_celsius, 0 },
+                  { "power", "W", m->energy_j / m->clock_s, 1 } };
+    char text[160] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < COUNT_OF(SHOWN); i++)
+        if (isfinite(SHOWN[i].value) && n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %.*f %s", n ? ", " : "", SHOWN[i].name,
+                                  SHOWN[i].digits, SHOWN[i].value, SHOWN[i].unit);
+    if (n) table_note(t, "machine %s, last repetition: %s", *u->host ? u->host : "?", text);
+}
+
 void bench_note_ranks(struct table *t, const struct config *c, const char *workload, const json_t *answer)
 {
     struct rank_usage rank[RANKS_MAX];
@@ -68,4 +90,6 @@ void bench_note_ranks(struct table *t, const struct config *c, const char *workl
             *rank[i].host ? rank[i].host : "?", 100 * share[RANK_COMPUTE], 100 * share[RANK_WAIT],
             100 * share[RANK_EXCHANGE]);
     }
+    for (int i = 0; i < n; i++)
+        if (rank[i].first_of_machine) note_machine(t, &rank[i]);
 }

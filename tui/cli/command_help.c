@@ -1,4 +1,4 @@
-/* qdyno help, qdyno worker, qdyno rank and the dashboard: commands that only parse flags and call others. */
+/* qdyno help, qdyno worker and the dashboard: commands that only parse flags and call others. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,24 +68,6 @@ int command_worker(const struct cli_global *g, const struct cli_args *a)
         return cli_fail(a, &why);
     }
     if (worker_serve((int)args_int(a, "--fd", -1), &g->log, &why)) return cli_fail(a, &why);
-    return EXIT_DONE;
-}
-
-/* clang-format off */
-const struct cli_flag FLAGS_RANK[] = {
-    { .name = "--socket", .value = "PATH", .help = "socket of the process that wants the ranks" },
-    { .name = NULL },
-};
-/* clang-format on */
-
-int command_rank(const struct cli_global *g, const struct cli_args *a)
-{
-    struct err why = { 0 };
-    if (!args_has(a, "--socket")) {
-        err_set(&why, ERR_USAGE, "qdyno starts this command itself, through mpirun; it needs --socket PATH");
-        return cli_fail(a, &why);
-    }
-    if (rank_serve(args_text(a, "--socket", ""), &g->log, &why)) return cli_fail(a, &why);
     return EXIT_DONE;
 }
 

@@ -1,5 +1,6 @@
 /* tui/views/ranks.c - the processes (ranks) of the arms side by side: what part of the time each of them
- * computed, waited for others and exchanged data, in the newest cell of its arm. */
+ * computed, waited for others and exchanged data, in the newest cell of its arm, and what the sensors of its
+ * machine showed. */
 #include "tui/views/parts.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ enum { ARM = 2, RANK = 2, SHARE_COLUMNS = 6, WEIGHTS = 8, BAR = 8, TEXT_MOST = 2
 
 /* The columns of this table; 0: there is no room for this one. */
 struct columns {
-    int role, host, bar, shares, weights;
+    int role, host, sensors, bar, shares, weights;
 };
 
 /* Columns of the longest text, with a gap; 0: all are empty. */
@@ -25,16 +26,35 @@ static void widen(int *columns, const char *text)
     if (*text) *columns = MIN(MAX(*columns, text_columns(text) + GAP), TEXT_MOST);
 }
 
-/* The bar gets what is left. On a narrow screen hosts go first, then weights, then the figures of the bar. */
+/* Power, temperature and busy share, as far as they are known; "" for other ranks than the first of a
+ * machine.
+ */
+static const char *sensors_text(const struct rank_usage *u, char *out, size_t cap)
+{
+    const struct machine_use *m = &u->machine;
+    const double watts = m->energy_j / m->clock_s, busy = m->busy_s / m->clock_s;
+    char power[16] = "", degrees[16] = "", share[16] = "";
+    if (isfinite(watts)) snprintf(power, sizeof power, "%.0fW ", watts);
+    if (isfinite(m->temperature_celsius))
+        snprintf(degrees, sizeof degrees, "%s ", figure_celsius(m->temperature_celsius).text);
+    if (isfinite(busy)) snprintf(share, sizeof share, "%.0f%% busy", 100 * busy);
+    snprintf(out, cap, "%s%s%s", power, degrees, share);
+    if (!u->first_of_machine) *out = '\0';
+    return out;
+}
+
+/* The bar gets what is left. On a narrow screen sensors go first, then hosts, weights and the figures of the
+ * bar. */
 static struct columns columns_of(const struct experiment_state *x, int width)
 {
     struct columns c = { 0 };
-    char role[64];
+    char role[64], sensors[64];
     for (int arm = 0; arm < experiment_arms(x); arm++) {
         const struct parallel mode = experiment_arm_parallel(x, arm);
         for (int i = 0; i < x->arm[arm].ranks; i++) {
             widen(&c.role, parallel_role(&mode, i, role, sizeof role));
             widen(&c.host, x->arm[arm].rank[i].host);
+            widen(&c.sensors, sensors_text(&x->arm[arm].rank[i], sensors, sizeof sensors));
         }
     }
     int left = width - ARM - RANK - GAP - c.role - BAR;
@@ -43,7 +63,9 @@ static struct columns columns_of(const struct experiment_state *x, int width)
     c.weights = left >= WEIGHTS ? WEIGHTS : 0;
     left -= c.weights;
     if (left < c.host) c.host = 0;
-    c.bar = MAX(BAR + left - c.host, 0);
+    left -= c.host;
+    if (left < c.sensors) c.sensors = 0;
+    c.bar = MAX(BAR + left - c.sensors, 0);
     return c;
 }
 
@@ -52,6 +74,7 @@ static void row_head(struct grid *g, struct rect in, const struct columns *c)
     struct pen p = pen_at(g, in, 0, 0);
     pen_field(&p, ARM + RANK + GAP + c->role, ROLE_DIM, "  rank");
     pen_field(&p, c->host, ROLE_DIM, "host");
+    pen_field(&p, c->sensors, ROLE_DIM, "machine");
     pen_field(&p, c->bar, ROLE_DIM, c->shares ? "" : "█comp ▒wait ░exch");
     for (int i = 0; i < RANK_SHARES; i++) pen_field_right(&p, c->shares, ROLE_DIM, SHARE[i].head);
     pen_field_right(&p, c->weights, ROLE_DIM, "weights");
@@ -86,6 +109,7 @@ static void row_rank(struct grid *g, struct rect in, int row, const struct exper
     pen_put(&p, ROLE_TEXT, " ");
     pen_field(&p, c->role, ROLE_TEXT, parallel_role(&mode, rank, text, sizeof text));
     pen_field(&p, c->host, ROLE_TEXT, u->host);
+    pen_field(&p, c->sensors, ROLE_TEXT, sensors_text(u, text, sizeof text));
     draw_bar(&p, c->bar, share);
     for (int i = 0; i < RANK_SHARES; i++) {
         if (isnan(share[i]))
