@@ -1,7 +1,8 @@
 # The ISA levels of this machine below its best, each with the /proc/cpuinfo word that proves it. QDYNO_ISA only takes
 # features away, so running a room's tests at each of them tests the kernels that an older machine would choose. The
-# plain run, without QDYNO_ISA, is the best level. The kernels are tested at every one; the engine, which chooses among
-# them, at three: without any, with those of the most common processors, and the best.
+# plain run, without QDYNO_ISA, tests the best level. It skips the levels in QDYNO_TEST_OTHER_LEVELS; run by hand, a test
+# skips none. The kernels are tested at every level; the engine, which chooses among them, at three: without any, with
+# those of the most common processors, and the best.
 #
 # Cross-built tests (aarch64.cmake) run on an emulated processor: the best there is, or for neon one that has nothing
 # more, so that an instruction too new would end the test. Emulation is slow, and tests that can leave out what takes
@@ -16,7 +17,7 @@ elseif(EXISTS /proc/cpuinfo)
   file(READ /proc/cpuinfo cpuinfo)
   string(REGEX MATCH "(flags|Features)[ \t]*:[^\n]*" cpu_words "${cpuinfo}")
   foreach(pair sse41:sse4_1 avx2:avx2 avxvnni:avx_vnni avx512:avx512bw avx512vnni:avx512_vnni avx512bf16:avx512_bf16
-               neon:asimd dotprod:asimddp)
+               amx:amx_int8 neon:asimd dotprod:asimddp)
     string(REPLACE ":" ";" pair ${pair})
     list(GET pair 0 level)
     list(GET pair 1 word)
@@ -24,6 +25,7 @@ elseif(EXISTS /proc/cpuinfo)
       list(APPEND QDYNO_TEST_ISA_kernels ${level})
     endif()
   endforeach()
+  list(POP_BACK QDYNO_TEST_ISA_kernels) # the best: the plain run
 endif()
 set(QDYNO_TEST_ISA_engine "")
 if(NOT CMAKE_CROSSCOMPILING) # emulation takes its time: there the engine runs once

@@ -87,12 +87,12 @@ void other_machines_add(struct other_machines *m, const json_t *ranks)
     m->seconds += seconds;
 }
 
-/* Their counters are read before and after the cell, so part of that time is not the cell's: its power may
- * have been anything from 0 to twice the mean. At both ends a reading may be as old as the counter's
- * resolution. */
+/* Their counters are read inside the cell, where each repetition begins and ends. The power in the rest of
+ * the cell may be anything from 0 to twice the mean, and a reading may be as old as the counter's resolution.
+ */
 static struct energy energy_of_others(const struct other_machines *m, double seconds)
 {
-    if (!(m->seconds > 0)) return (struct energy){ 0, 0 };
+    if (m->seconds == 0) return (struct energy){ 0, 0 };
     const double watts = m->joules / m->seconds, stale_s = METRICS[METRIC_CPU_POWER].least_ms * 1e-3,
                  outside_s = m->seconds - seconds;
     return (struct energy){ watts * seconds,

@@ -84,14 +84,13 @@ const char *arm_note(const struct arm *a, size_t i);
 void arm_watch(const struct arm *a, struct sampler_thread *sampler);
 /* Energy that machines other than this one used for an arm with hosts=. */
 struct other_machines {
-    double joules, seconds; /* 0 seconds: there are none; joules NAN: unknown for one of them */
+    double joules, seconds; /* both 0: there are none; NAN: unknown for one of them */
 };
 /* Adds what ranks on other machines used, from the list "ranks" of a worker's answer; NULL: nothing. */
 void other_machines_add(struct other_machines *m, const json_t *ranks);
-/* Energy of a time window that starts at from_ns: of the CPU packages, of the GPU the arm runs on, and of
- * other machines, whose mean power counts for the window. Writes METRIC_ENERGY, its half width, and
- * METRIC_CO2; NAN where a machine has no power sensor, the last also where the config does not give
- * grid_gco2_per_kwh. */
+/* Energy of a time window from from_ns on: of the CPU packages, of the arm's GPU, and of other machines
+ * (their mean power times the window). Writes METRIC_ENERGY, its half width, and METRIC_CO2; NAN where a
+ * machine has no power sensor, the last also where the config does not give grid_gco2_per_kwh. */
 void arm_energy(const struct arm *a, const struct sample *samples, int n, int64_t from_ns, double seconds,
                 const struct other_machines *others, double value[METRIC_COUNT]);
 

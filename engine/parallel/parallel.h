@@ -48,7 +48,7 @@ struct rank_batch {
 /* What the sensors of a machine show. NAN and -1: unknown. */
 struct machine_use {
     double clock_s;          /* when they were read, by a clock of that machine */
-    double energy_j, busy_s; /* of its processors (busy_s: the mean of all), since a moment in the past */
+    double energy_j, busy_s; /* of its processors since the first reading; busy_s: mean of all */
     double temperature_celsius, frequency_hertz;
     int64_t mem_used_bytes;
 };
@@ -69,7 +69,7 @@ struct rank_usage {
     int64_t start_rss_bytes; /* when it had joined the others, without a model */
     int64_t weight_bytes;    /* planned for its part of the weights; -1: unknown */
     char host[RANK_HOST];    /* name of its machine; "": unknown */
-    bool first_of_machine;   /* `machine` is known to this rank only, not to others of the same machine */
+    bool first_of_machine;   /* true: `machine` is filled in; false: another rank has it */
     struct machine_use machine;
 };
 /* As a JSON object, with a key for each member. New reference. */
@@ -82,9 +82,9 @@ struct rank_usage rank_usage_since(const struct rank_usage *now, const struct ra
 /* The objects of a list, without those that are none, and RANKS_MAX at most. Returns their number. */
 int rank_usage_list(struct rank_usage out[RANKS_MAX], const json_t *list);
 
-/* Power of the processors of the machines other than the leader's, in watts, from what was used since a
- * moment: rank 0 is always on the leader's machine. *seconds: the longest time between readings. 0: there are
- * no other machines; NAN: one of them has no known power. */
+/* Power of the processors of all machines but the leader's, which is rank 0's, in watts. ranks: from
+ * rank_usage_since. *seconds: the mean time between readings. Both 0: there is no other machine; NAN: unknown
+ * for one of them. */
 double ranks_other_watts(const struct rank_usage *ranks, int n, double *seconds);
 
 /* What a rank did with its time in passes. */

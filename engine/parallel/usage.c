@@ -63,13 +63,15 @@ struct rank_usage rank_usage_since(const struct rank_usage *now, const struct ra
 
 double ranks_other_watts(const struct rank_usage *ranks, int n, double *seconds)
 {
-    double watts = 0;
-    *seconds = 0;
+    double watts = 0, sum_s = 0;
+    int machines = 0;
     for (int i = 1; i < n; i++) {
         if (!ranks[i].first_of_machine) continue;
         watts += ranks[i].machine.energy_j / ranks[i].machine.clock_s;
-        *seconds = fmax(*seconds, ranks[i].machine.clock_s);
+        sum_s += ranks[i].machine.clock_s;
+        machines++;
     }
+    *seconds = machines ? sum_s / machines : 0;
     return watts;
 }
 

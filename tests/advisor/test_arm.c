@@ -105,10 +105,13 @@ static void energy_of_other_machines_counts(void **state)
     CHECK_LE(value[METRIC_ENERGY_HALF], hypot(alone[METRIC_ENERGY_HALF], 1.01 * more));
     arm_energy(a, s, 0, 0, 10, &others, value);
     CHECK_NAN(value[METRIC_ENERGY]);
-    add_cell(&others, NAN, 5);
-    arm_energy(a, s, 10, 0, 10, &others, value);
-    CHECK_NAN(value[METRIC_ENERGY]);
-    CHECK_NAN(value[METRIC_ENERGY_HALF]);
+    for (int sensors = 0; sensors < 2; sensors++) {
+        others = (struct other_machines){ 0 };
+        add_cell(&others, NAN, sensors ? 5 : NAN);
+        arm_energy(a, s, 10, 0, 10, &others, value);
+        CHECK_NAN(value[METRIC_ENERGY]);
+        CHECK_NAN(value[METRIC_ENERGY_HALF]);
+    }
     arm_close(a);
 }
 

@@ -112,18 +112,22 @@ static void differences(void **state)
     CHECK_EQ(d.machine.mem_used_bytes, 12);
 }
 
+static void check_same_number(double got, double want)
+{
+    CHECK_EQ(isnan(got), isnan(want));
+    if (!isnan(want)) CHECK_NEAR(got, want, 1e-12);
+}
+
 static void power_of_other_machines(void **state)
 {
     (void)state;
-    const struct rank_usage MINE = { .first_of_machine = true,
-                                     .machine = { .clock_s = 10, .energy_j = 5000 } },
-                            NEXT = { .machine = { .clock_s = NAN, .energy_j = NAN } },
-                            OTHER = { .first_of_machine = true,
-                                      .machine = { .clock_s = 10, .energy_j = 600 } },
-                            LATER = { .first_of_machine = true,
-                                      .machine = { .clock_s = 11, .energy_j = 330 } },
-                            NO_METER = { .first_of_machine = true,
-                                         .machine = { .clock_s = 10, .energy_j = NAN } };
+    const struct rank_usage
+        MINE = { .first_of_machine = true, .machine = { .clock_s = 10, .energy_j = 5000 } },
+        NEXT = { .machine = { .clock_s = NAN, .energy_j = NAN } },
+        OTHER = { .first_of_machine = true, .machine = { .clock_s = 10, .energy_j = 600 } },
+        LATER = { .first_of_machine = true, .machine = { .clock_s = 11, .energy_j = 330 } },
+        NO_METER = { .first_of_machine = true, .machine = { .clock_s = 10, .energy_j = NAN } },
+        NO_SENSORS = { .first_of_machine = true, .machine = { .clock_s = NAN, .energy_j = NAN } };
     const struct {
         struct rank_usage rank[4];
         int n;
@@ -132,17 +136,17 @@ static void power_of_other_machines(void **state)
         { { MINE }, 1, 0, 0 },
         { { MINE, NEXT }, 2, 0, 0 }, /* both on the leader's machine, which has its own meter */
         { { MINE, NEXT, OTHER, NEXT }, 4, 60, 10 },
-        { { MINE, OTHER, LATER }, 3, 90, 11 },
+        { { MINE, OTHER, LATER }, 3, 90, 10.5 },
         { { NO_METER, OTHER }, 2, 60, 10 },
         { { MINE, OTHER, NO_METER }, 3, NAN, 10 },
+        { { MINE, NO_SENSORS }, 2, NAN, NAN },
+        { { MINE, NO_SENSORS, OTHER }, 3, NAN, NAN },
         { { MINE }, 0, 0, 0 },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         double seconds;
-        const double watts = ranks_other_watts(CASES[i].rank, CASES[i].n, &seconds);
-        CHECK_EQ(isnan(watts), isnan(CASES[i].watts));
-        if (!isnan(CASES[i].watts)) CHECK_NEAR(watts, CASES[i].watts, 1e-12);
-        CHECK_NEAR(seconds, CASES[i].seconds, 0);
+        check_same_number(ranks_other_watts(CASES[i].rank, CASES[i].n, &seconds), CASES[i].watts);
+        check_same_number(seconds, CASES[i].seconds);
     }
 }
 

@@ -4,6 +4,7 @@
 #define QDYNO_TESTS_NUMBERS_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,20 +68,30 @@ static inline void guarded_free(void *p, size_t bytes, size_t skew)
     munmap((uint8_t *)p + bytes + skew - size, size + page);
 }
 
-/* List the ISA levels that this machine can run and QDYNO_ISA allows, "ref" first. Returns their number. */
+/* Is this level tested in a run of its own? QDYNO_TEST_OTHER_LEVELS lists those that do (tests/isa.cmake). */
+static inline bool level_tested_elsewhere(const struct isa_level *level)
+{
+    const char *list = getenv("QDYNO_TEST_OTHER_LEVELS"), *at = list;
+    const size_t n = strlen(level->name);
+    for (; at && (at = strstr(at, level->name)); at += n)
+        if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
+    return false;
+}
+
+/* List the ISA levels to test here, lowest first: the best that the machine and QDYNO_ISA allow, and lower
+ * ones without a test run of their own. Returns their number. */
 static inline size_t levels_here(const struct isa_level **out)
 {
     uint32_t usable = 0;
     size_t n = 0;
+    const struct isa_level *best = NULL;
     assert_int_equal(isa_usable(&usable, NULL), ERR_OK);
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
-        if (!(ISA_LEVELS[i].bits & ~usable)) out[n++] = &ISA_LEVELS[i];
-    /* If QDYNO_ISA names a level, test only that one: lower levels have test runs of their own. */
-    for (size_t i = 0; getenv("QDYNO_ISA") && i < n; i++)
-        if (out[i]->bits == usable) {
-            out[0] = out[i];
-            return 1;
-        }
+        if (!(ISA_LEVELS[i].bits & ~usable)) best = &ISA_LEVELS[i];
+    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) {
+        const struct isa_level *level = &ISA_LEVELS[i];
+        if (!(level->bits & ~usable) && (level == best || !level_tested_elsewhere(level))) out[n++] = level;
+    }
     return n;
 }
 

@@ -62,7 +62,7 @@ static void note_machine(struct table *t, const struct rank_usage *u)
     } SHOWN[] = { { "processors busy", "%", 100 * m->busy_s / m->clock_s, 0 },
                   { "clock", "GHz", m->frequency_hertz * 1e-9, 2 },
                   { "temperature", "°C", m->temperature_celsius, 0 },
-                  { "power", "W", m->energy_j / m->clock_s, 1 } };
+                  { "processor power", "W", m->energy_j / m->clock_s, 1 } };
     char text[160] = "";
     size_t n = 0;
     for (size_t i = 0; i < COUNT_OF(SHOWN); i++)

@@ -10,7 +10,7 @@
 #include "tui/cli/lib/lib.h"
 
 /* The sensors of processors and memory. Opened at the first reading, because only one rank of a machine reads
- * them. Rates are means since the reading before, so their sums over time have no gaps. */
+ * them. Each rate is the mean since the last reading, so rate times time adds up. */
 struct machine_watch {
     struct telemetry *t; /* NULL: not open */
     bool opened;
