@@ -81,8 +81,9 @@ void arm_watch(const struct arm *a, struct sampler_thread *sampler)
 void other_machines_add(struct other_machines *m, const json_t *ranks)
 {
     struct rank_usage rank[RANKS_MAX];
-    double seconds;
-    const double watts = ranks_other_watts(rank, rank_usage_list(rank, ranks), &seconds);
+    double seconds = NAN, watts = NAN;
+    const int n = rank_usage_list(rank, ranks);
+    if (n || !ranks) watts = ranks_other_watts(rank, n, &seconds);
     m->joules += watts * seconds;
     m->seconds += seconds;
 }

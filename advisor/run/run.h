@@ -86,7 +86,8 @@ void arm_watch(const struct arm *a, struct sampler_thread *sampler);
 struct other_machines {
     double joules, seconds; /* both 0: there are none; NAN: unknown for one of them */
 };
-/* Adds what ranks on other machines used, from the list "ranks" of a worker's answer; NULL: nothing. */
+/* Adds what ranks on other machines used, from the list "ranks" of a worker's answer. NULL: there are no
+ * ranks; empty: what they used is unknown. */
 void other_machines_add(struct other_machines *m, const json_t *ranks);
 /* Energy of a time window from from_ns on: of the CPU packages, of the arm's GPU, and of other machines
  * (their mean power times the window). Writes METRIC_ENERGY, its half width, and METRIC_CO2; NAN where a

@@ -22,10 +22,11 @@ static struct ranks_usage ranks_now(struct worker *w)
     return u;
 }
 
-/* The list "ranks": what each rank used since the cell began. New reference; NULL: there are no ranks. */
+/* The list "ranks": what each rank used since the cell began; empty: unknown. New reference; NULL: there are
+ * no ranks. */
 static json_t *ranks_list(const struct worker *w, const struct ranks_usage *now)
 {
-    if (!now->n) return NULL;
+    if (!now->n && !w->ranks_begin.n) return NULL;
     json_t *list = json_array();
     for (int i = 0; i < now->n && now->n == w->ranks_begin.n; i++) {
         const struct rank_usage u = rank_usage_since(&now->rank[i], &w->ranks_begin.rank[i]);

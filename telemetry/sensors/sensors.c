@@ -67,8 +67,12 @@ static void absences_note(struct telemetry *t, char why[][ABSENCE_TEXT])
     }
 }
 
-static enum err_code open_sources(struct telemetry **out, const char *root, const struct source *skipped,
-                                  struct err *why)
+static bool source_of_host(const struct source *s)
+{
+    return s == &SOURCE_CPU_LINUX || s == &SOURCE_MEMORY_LINUX || s == &SOURCE_RAPL_LINUX;
+}
+
+static enum err_code open_sources(struct telemetry **out, const char *root, bool host_only, struct err *why)
 {
     *out = NULL;
     if (strlen(root) >= PATH_MAX) return err_set(why, ERR_IO, "path too long: '%s'", root);
@@ -90,7 +94,10 @@ static enum err_code open_sources(struct telemetry **out, const char *root, cons
     char absent[COUNT_OF(SOURCES)][ABSENCE_TEXT] = { "" };
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
         struct err not_here; /* the reason why a source is absent, which is not an error */
-        if (SOURCES[i] == skipped) continue;
+        if (host_only && !source_of_host(SOURCES[i])) {
+            snprintf(absent[i], sizeof absent[i], "not read here");
+            continue;
+        }
         enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, &not_here);
         if (rc == ERR_NOMEM) {
             telemetry_close(t);
@@ -106,12 +113,12 @@ static enum err_code open_sources(struct telemetry **out, const char *root, cons
 
 enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why)
 {
-    return open_sources(out, root, NULL, why);
+    return open_sources(out, root, false, why);
 }
 
 enum err_code telemetry_open_host(struct telemetry **out, const char *root, struct err *why)
 {
-    return open_sources(out, root, &SOURCE_GPU, why);
+    return open_sources(out, root, true, why);
 }
 
 void telemetry_close(struct telemetry *t)

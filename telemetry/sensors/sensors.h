@@ -20,7 +20,7 @@ struct telemetry;
 /* root: "" for this machine, or a folder with recorded proc/ and sys/ trees. Finding no sensor is a success.
  * *out: telemetry_close. Errors: ERR_NOMEM; ERR_IO when procfs itself cannot be read. */
 enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why);
-/* The same without GPUs, whose drivers take time and memory: METRIC_GPU_* are NAN. */
+/* Only processors, their RAPL counters and memory, which takes little time; all other metrics are NAN. */
 enum err_code telemetry_open_host(struct telemetry **out, const char *root, struct err *why);
 void telemetry_close(struct telemetry *t); /* NULL is fine */
 

@@ -273,6 +273,9 @@ static void put_ranks(const struct fake *f, json_t *o)
         json_put_num(one, "work_s", f->cells);
         json_put_int(one, "weight_bytes", i + 1);
         json_put_str(one, "host", "a machine with a name of a usual length");
+        json_put_bool(one, "first_of_machine", true); /* each on a machine of its own, which uses 30 W */
+        json_put_num(one, "machine_s", 2);
+        json_put_num(one, "machine_energy_j", 60);
         json_array_append_new(list, one);
     }
     json_put(o, "ranks", list);

@@ -115,6 +115,32 @@ static void energy_of_other_machines_counts(void **state)
     arm_close(a);
 }
 
+/* Three repetitions on this machine and two others of 30 W; and an answer that could not ask them. */
+static void repetitions_add_up(void **state)
+{
+    (void)state;
+    static struct sample window[WINDOW_SAMPLES];
+    struct config c = fake_config("rate=2000+ranks=3");
+    struct arm *a = NULL;
+    struct err why = { 0 };
+    struct measured_cell cell;
+    struct other_machines others = { 0 };
+    int n;
+    const struct arm_spec spec = { .model = "", .config = &c, .ctx = 128, .program = FAKE_PROGRAM };
+    CHECK_OK(arm_open(&a, &spec, NULL, NULL, &why));
+    CHECK_OK(cell_take(&cell, &(struct cell_ask){ .arm = a, .workload = "tg8", .repeats = 3, .seed = 1 },
+                       window, &n, &why));
+    CHECK_NEAR(cell.others.joules, 3 * 2 * 60, 1e-9);
+    CHECK_NEAR(cell.others.seconds, 3 * 2, 1e-9);
+    CHECK_NAN(cell.value[METRIC_ENERGY]); /* no sensors here */
+    cell_done(&cell);
+    arm_close(a);
+    json_t *empty = json_array();
+    other_machines_add(&others, empty);
+    CHECK_NAN(others.joules);
+    json_decref(empty);
+}
+
 /* 60 W over 10 s are 600 J; at 600 g for 3.6 MJ that is 0.1 g. Without the setting, or a sensor: unknown. */
 static void energy_becomes_co2_where_the_grid_is_known(void **state)
 {
@@ -314,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arm_describes_itself_and_runs_cells),
         cmocka_unit_test(energy_of_other_machines_counts),
+        cmocka_unit_test(repetitions_add_up),
         cmocka_unit_test(energy_becomes_co2_where_the_grid_is_known),
         cmocka_unit_test(every_way_of_dying_is_named),
         cmocka_unit_test(failing_to_open_is_the_workers_own_error),

@@ -393,7 +393,7 @@ class Tester:
         text = os.strerror(number)
         said = run["err"] + (run["out"] if command == "watch" else "")  # a watch reports a failure as a line, and goes on
         told = text in said or number == errno.EADDRINUSE and "another program uses this port" in said or number == errno.ENOMEM and "memory" in said or (
-            command == "watch" and run["function"] in CHANNEL and '"event":"failed"' in said) or (
+            command == "watch" and (run["function"] in CHANNEL or run["library"]) and '"event":"failed"' in said) or (
             command == "plugin" and run["function"] in ("write", "dup2") and "ended its process" in said)
         # libraries report what failed in their own words
         warned = told or run["library"] and re.search(r"^qdyno: warning: .*\w", run["err"], re.M)

@@ -9,12 +9,33 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/lib.h"
 
-/* The sensors of processors and memory. Opened at the first reading, because only one rank of a machine reads
- * them. Each rate is the mean since the last reading, so rate times time adds up. */
+/* The integral of a sensor over time. Each reading is the sensor's mean since the reading before, so reading
+ * times time adds up. */
+struct integral {
+    double sum, until_s;
+    bool known; /* there was a reading */
+};
+
+/* Sensors that count in ticks show nothing new after less than this; what they miss comes with the next
+ * reading. */
+static const double TICKS_S = 0.1;
+
+/* The sum so far; NAN where the sensor shows nothing. */
+static double integral_add(struct integral *x, double reading, double now_s)
+{
+    if (isnan(reading)) return x->known && now_s - x->until_s < TICKS_S ? x->sum : (double)NAN;
+    x->sum += reading * (now_s - x->until_s);
+    x->until_s = now_s;
+    x->known = true;
+    return x->sum;
+}
+
+/* The sensors of processors and memory, opened at the first reading, because only one rank of a machine reads
+ * them. */
 struct machine_watch {
     struct telemetry *t; /* NULL: not open */
     bool opened;
-    double clock_s, energy_j, busy_s;
+    struct integral energy, busy;
 };
 
 static void watch_read(void *ctx, struct machine_use *out)
@@ -27,16 +48,12 @@ static void watch_read(void *ctx, struct machine_use *out)
     w->opened = true;
     if (!w->t) return;
     telemetry_sample(w->t, row);
-    const double now_s = (double)clock_ns() * 1e-9, passed_s = first ? 0 : now_s - w->clock_s;
-    w->clock_s = now_s;
-    if (!first) {
-        w->energy_j += row[METRIC_CPU_POWER] * passed_s;
-        w->busy_s += row[METRIC_CPU_BUSY] * passed_s;
-    }
+    const double now_s = (double)clock_ns() * 1e-9;
+    if (first) w->energy.until_s = w->busy.until_s = now_s;
     *out = (struct machine_use){
         .clock_s = now_s,
-        .energy_j = w->energy_j,
-        .busy_s = w->busy_s,
+        .energy_j = integral_add(&w->energy, row[METRIC_CPU_POWER], now_s),
+        .busy_s = integral_add(&w->busy, row[METRIC_CPU_BUSY], now_s),
         .temperature_celsius = row[METRIC_CPU_TEMPERATURE],
         .frequency_hertz = row[METRIC_CPU_FREQUENCY],
         .mem_used_bytes = isnan(row[METRIC_MEM_USED]) ? -1 : (int64_t)row[METRIC_MEM_USED],
