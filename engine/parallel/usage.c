@@ -47,6 +47,9 @@ bool rank_usage_from_json(struct rank_usage *out, const json_t *object)
     return true;
 }
 
+/* Busy time is counted in ticks of some ms: in less than this it says nothing. */
+static const double BUSY_TICKS_S = 0.1;
+
 struct rank_usage rank_usage_since(const struct rank_usage *now, const struct rank_usage *before)
 {
     struct rank_usage u = *now;
@@ -58,6 +61,7 @@ struct rank_usage rank_usage_since(const struct rank_usage *now, const struct ra
     u.machine.clock_s -= before->machine.clock_s;
     u.machine.energy_j -= before->machine.energy_j;
     u.machine.busy_s -= before->machine.busy_s;
+    if (u.machine.clock_s < BUSY_TICKS_S) u.machine.busy_s = NAN;
     return u;
 }
 

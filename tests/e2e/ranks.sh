@@ -151,7 +151,7 @@ ranks = [json.loads(w).get("ranks") for c, w in rows if "tp2" in c]
 def whole(x):
     return x["plan_bytes"] > x["weight_bytes"] > 0 and x["host"] and 0 < x["exchange_s"] and 0 <= x["wait_s"] <= x["exchange_s"] and x["work_s"] > 0
 def machine(first, other):  # one of both tells what its machine did
-    return first["first_of_machine"] and first["machine_s"] > 0 and first["machine_busy_s"] > 0 and first["machine_mem_used_bytes"] > 0 and \
+    return first["first_of_machine"] and first["machine_s"] > 0 and (first["machine_busy_s"] is None) == (first["machine_s"] < 0.1) and first["machine_mem_used_bytes"] > 0 and \
         not other["first_of_machine"] and other["machine_s"] is None
 sys.exit(0 if ranks and all(len(r) == 2 and all(map(whole, r)) and machine(*r) for r in ranks) else 1)
 PY

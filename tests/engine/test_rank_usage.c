@@ -107,6 +107,8 @@ static void differences(void **state)
     CHECK_NEAR(d.machine.clock_s, 10, 1e-12);
     CHECK_NEAR(d.machine.energy_j, 600, 1e-12);
     CHECK_NEAR(d.machine.busy_s, 5, 1e-12);
+    now.machine.clock_s = 100.09; /* too short to tell */
+    CHECK_NAN(rank_usage_since(&now, &FULL).machine.busy_s);
     CHECK_NEAR(d.machine.temperature_celsius, 60, 0); /* of now, as the next two */
     CHECK_NEAR(d.machine.frequency_hertz, 2e9, 0);
     CHECK_EQ(d.machine.mem_used_bytes, 12);
