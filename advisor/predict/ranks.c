@@ -31,6 +31,10 @@ struct several {
     /* One process with the threads of a rank, and with those of all ranks of a machine; the same with empty
      * caches, with cp only. Without corrections. */
     struct prediction one, all, one_empty, all_empty;
+    /* Rates of prompts with the rows that a rank has in a pass, relative to those with all rows of a batch:
+     * less than 1 where weights are read for fewer rows each, as experts are. */
+    double one_thinned, all_thinned;
+    double attention_s; /* with cp: of a prompt's token, of `one` */
 };
 
 /* An all-gather of n rows of so many numbers. */
@@ -175,23 +179,56 @@ static double decode_s(const struct several *x, double *exchange_s)
            *exchange_s;
 }
 
-/* Seconds of the prompts of all sequences. Stages work at the same time, but wait at both ends of a batch. */
-static double prefill_s(const struct several *x, int prompt, int batch, double *exchange_s)
+/* Of the prompts of all sequences: rows, the most of them in a batch, and in a pass through the stages. */
+struct prompt_rows {
+    double all;
+    int batch, pass;
+};
+
+static struct prompt_rows rows_of_prompts(const struct several *x, int prompt, int batch)
 {
     enum { PASSES = 2, ROWS_LEAST = 64 }; /* as engine/model does */
     const double rows = (double)prompt * x->sequences;
     const int pp = x->mode.pp, most = MAX((int)fmin(batch / (double)x->mode.dp, rows), 1);
-    const int step = pp > 1 ? MIN(most, MAX((most - 1) / (PASSES * pp) + 1, ROWS_LEAST)) : most;
-    const double passes = ceil((double)most / step), batches = ceil(rows / most);
+    const int pass = pp > 1 ? MIN(most, MAX((most - 1) / (PASSES * pp) + 1, ROWS_LEAST)) : most;
+    return (struct prompt_rows){ rows, most, pass };
+}
+
+/* Among how many ranks cp divides the rows of a pass. */
+static int row_shares(const struct several *x)
+{
+    return x->shape.state.taps ? 1 : x->mode.cp;
+}
+
+/* The largest share that a rank of cp has of the attention of a prompt: blocks of positions go to ranks, so a
+ * prompt shorter than a block leaves it to one of them. */
+static double attention_most(const struct several *x, int past, int prompt)
+{
+    double sum[RANKS_MAX] = { 0 }, all = 0, most = 0;
+    for (int pos = 0, end = past + prompt; pos < end; pos++) {
+        const double rows = end - MAX(pos, past); /* that attend to it */
+        sum[share_owner(x->mode.cp, pos / SHARE_TOKENS)] += rows;
+        all += rows;
+    }
+    for (int r = 0; r < x->mode.cp; r++) most = fmax(most, sum[r]);
+    return all > 0 ? most / all : 1;
+}
+
+/* Seconds of the prompts of all sequences. Stages work at the same time, but wait at both ends of a batch. */
+static double prefill_s(const struct several *x, const struct prompt_rows *r, int past, int prompt,
+                        double *exchange_s)
+{
+    const int pp = x->mode.pp, step = r->pass;
+    const double rows = r->all, passes = ceil((double)r->batch / step), batches = ceil(rows / r->batch);
     const double waits = (passes + pp - 1) / passes;
-    const bool divided = !x->shape.state.taps; /* the rows of a batch, with cp */
-    const double share = divided ? x->mode.cp : 1, again = divided ? 1 : x->mode.cp;
+    const double share = row_shares(x), again = x->mode.cp / share;
     *exchange_s = batches *
-                  (passes * waits / pp * (tp_s(x, step / share) + cp_s(x, step, prompt / 2, divided)) +
+                  (passes * waits / pp * (tp_s(x, step / share) + cp_s(x, step, prompt / 2, share > 1)) +
                    (pp > 1 ? (passes + pp - 2) * send_s(x, step) : 0) + COMMAND_S);
-    return waits * work_s(x, stages_time(x, true) * rows / x->one.prefill_tok_s / x->mode.tp / share,
-                          again * rows / x->all.prefill_tok_s) +
-           *exchange_s;
+    const double one = x->one.prefill_tok_s * x->one_thinned, all = x->all.prefill_tok_s * x->all_thinned;
+    const double attention = fmin(x->attention_s, 1 / one) * rows, rest = rows / one - attention;
+    const double rank = rest / share + attention * attention_most(x, past, prompt);
+    return waits * work_s(x, stages_time(x, true) * rank / x->mode.tp, again * rows / all) + *exchange_s;
 }
 
 /* Standard deviation of ln(rate) of a 90 % interval. */
@@ -254,6 +291,60 @@ static enum err_code predict_alone(struct prediction *out, const struct several 
     return rc ? rc : predict(out, g, &single, machine, ceilings, &alone, why);
 }
 
+/* How much slower prompts are where a rank has fewer rows in a pass than a batch has. Of one sequence,
+ * because all rows of a batch are alike here. */
+static enum err_code predict_thinned(struct several *x, const struct prompt_rows *r, const struct gguf *g,
+                                     const struct config *c, const struct machine *machine,
+                                     const struct machine_ceilings *ceilings, const struct predict_for *what,
+                                     struct err *why)
+{
+    struct several one_sequence = *x;
+    struct predict_for batch = *what, pass = *what;
+    double *const thinned[] = { &x->one_thinned, &x->all_thinned };
+    one_sequence.sequences = 1;
+    batch.prompt = r->batch;
+    pass.prompt = MAX(r->pass / row_shares(x), 1);
+    x->one_thinned = x->all_thinned = 1;
+    for (int all = 0; all < 2 && pass.prompt < batch.prompt; all++) {
+        struct prediction few, many;
+        enum err_code rc = predict_alone(&few, &one_sequence, all, g, c, machine, ceilings, &pass, why);
+        if (!rc) rc = predict_alone(&many, &one_sequence, all, g, c, machine, ceilings, &batch, why);
+        if (rc) return rc;
+        /* fewer rows also read fewer positions, which does not make a prompt of this length faster */
+        *thinned[all] = fmin(few.prefill_tok_s / many.prefill_tok_s, 1);
+    }
+    return ERR_OK;
+}
+
+/* With cp: the time of attention in prompts, which grows with their length, as all else does not. */
+static enum err_code predict_attention(struct several *x, int prompt, const struct gguf *g,
+                                       const struct config *c, const struct machine *machine,
+                                       const struct machine_ceilings *ceilings,
+                                       const struct predict_for *what, struct err *why)
+{
+    struct predict_for longer = *what;
+    struct prediction p;
+    longer.prompt = 2 * prompt;
+    const enum err_code rc = predict_alone(&p, x, false, g, c, machine, ceilings, &longer, why);
+    if (rc) return rc;
+    const double half = prompt / 2.0, more = 1 / p.prefill_tok_s - 1 / x->one.prefill_tok_s;
+    x->attention_s = fmax(more, 0) * (what->past + half) / half;
+    return ERR_OK;
+}
+
+/* With cp: the same with empty caches. */
+static enum err_code predict_empty(struct several *x, const struct gguf *g, const struct config *c,
+                                   const struct machine *machine, const struct machine_ceilings *ceilings,
+                                   const struct predict_for *what, struct err *why)
+{
+    struct predict_for empty = *what;
+    empty.depth = 1;
+    x->depth = x->one.depth;
+    x->each_block = config_choice(c, KNOB_BATCH_INVARIANT);
+    const enum err_code rc = predict_alone(&x->one_empty, x, false, g, c, machine, ceilings, &empty, why);
+    return rc ? rc : predict_alone(&x->all_empty, x, true, g, c, machine, ceilings, &empty, why);
+}
+
 enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const struct config *c,
                             const struct machine *machine, const struct machine_ceilings *ceilings,
                             const struct predict_for *what, struct err *why)
@@ -273,14 +364,11 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     if (!rc) x.arch = arch_find(gguf_get_string(g, "general.architecture"));
     if (!rc) rc = predict_alone(&x.one, &x, false, g, c, machine, ceilings, what, why);
     if (!rc) rc = predict_alone(&x.all, &x, true, g, c, machine, ceilings, what, why);
-    if (!rc && x.mode.cp > 1) {
-        struct predict_for empty = *what;
-        empty.depth = 1;
-        x.depth = x.one.depth;
-        x.each_block = config_choice(c, KNOB_BATCH_INVARIANT);
-        rc = predict_alone(&x.one_empty, &x, false, g, c, machine, ceilings, &empty, why);
-        if (!rc) rc = predict_alone(&x.all_empty, &x, true, g, c, machine, ceilings, &empty, why);
-    }
+    if (!rc && x.mode.cp > 1) rc = predict_empty(&x, g, c, machine, ceilings, what, why);
+    const int prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
+    const struct prompt_rows rows = rows_of_prompts(&x, prompt, (int)config_int(c, KNOB_BATCH));
+    if (!rc && x.mode.cp > 1) rc = predict_attention(&x, prompt, g, c, machine, ceilings, what, why);
+    if (!rc) rc = predict_thinned(&x, &rows, g, c, machine, ceilings, what, why);
     if (rc) return rc;
     *out = x.one;
     if ((rc = recipe_plan_memory(&out->plan, g, c, what->ctx, MAX(what->sequences, 1), why))) return rc;
@@ -292,10 +380,9 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     out->runs = 0;
     double decode_rate = NAN, prefill_rate = NAN;
     if (x.links) {
-        const int prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
         double exchange, prefill_exchange;
         const double step = decode_s(&x, &exchange),
-                     prompts = prefill_s(&x, prompt, (int)config_int(c, KNOB_BATCH), &prefill_exchange);
+                     prompts = prefill_s(&x, &rows, what->past, prompt, &prefill_exchange);
         decode_rate = x.sequences * x.mode.dp / step;
         prefill_rate = (double)prompt * x.sequences * x.mode.dp / prompts;
         out->exchange_ratio = exchange / step;

@@ -42,7 +42,8 @@ enum err_code model_context_begin(struct model *m, struct err *why)
     x->receive = malloc((size_t)sizes.receive * sizeof(float));
     if (!x->out || !x->send || !x->receive)
         return err_set(why, ERR_NOMEM, "out of memory for exchanges between ranks");
-    if (sizes.rows && !(x->rows = malloc((size_t)sizes.rows * sizeof(float))))
+    if (sizes.rows && (!(x->rows = malloc((size_t)sizes.rows * sizeof(float))) ||
+                       !(x->wanted = malloc((size_t)m->session.batch * sizeof *x->wanted))))
         return err_set(why, ERR_NOMEM, "out of memory for %d rows of all ranks", m->session.batch);
     const enum err_code rc = open_cache(m, why);
     if (rc) return rc;
@@ -57,6 +58,7 @@ void model_context_free(struct model *m)
     free(m->context.send);
     free(m->context.receive);
     free(m->context.rows);
+    free(m->context.wanted);
     kv_cache_done(&m->context.cache);
 }
 
@@ -228,6 +230,19 @@ void pass_divide_rows(struct pass *p)
     m->lists.slots += from;
 }
 
+struct row_list pass_own_wanted(const struct pass *p)
+{
+    const struct model *m = p->m;
+    struct row_list own = { m->lists.wanted, p->wanted };
+    if (!p->all) return own;
+    const int rank = m->session.part.cp_rank, first = first_row(p, rank), end = first_row(p, rank + 1);
+    own = (struct row_list){ m->context.wanted, 0 };
+    for (int i = 0; i < p->wanted; i++)
+        if (m->lists.wanted[i] >= first && m->lists.wanted[i] < end)
+            m->context.wanted[own.n++] = m->lists.wanted[i] - first;
+    return own;
+}
+
 float *pass_gather_rows(const struct pass *p, const float *x)
 {
     const struct model *m = p->m;
@@ -252,7 +267,9 @@ void pass_join_rows(struct pass *p)
     for (int r = 0, i = 0; r < ranks; r++) {
         at[r] = i * row_bytes;
         for (from = i; i < p->wanted && m->lists.wanted[i] < first_row(p, r + 1); i++)
-            if (r == rank) /* to the front, in ascending order */
+            if (r == rank && p->dropped)
+                own++;          /* they are in front */
+            else if (r == rank) /* to the front, in ascending order */
                 memmove(p->b.x + own++ * embd, p->b.x + (m->lists.wanted[i] - first_row(p, r)) * embd,
                         (size_t)row_bytes);
         bytes[r] = (i - from) * row_bytes;

@@ -228,35 +228,35 @@ static void pass_add_feed_forward(const struct pass *p, const struct layer *l, c
 }
 
 /* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows. */
-void pass_gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
+void pass_gather_wanted(const struct pass *p, struct row_list wanted, const float *from, float *to,
+                        int64_t width)
 {
     const struct weight table = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = width, .data = from };
-    operator_gather(p, OPERATOR_COPY,
-                    &(struct gather){ .table = &table,
-                                      .ids = p->m->lists.wanted,
-                                      .n = p->wanted,
-                                      .y = to,
-                                      .y_stride = width,
-                                      .scale = 1 });
+    operator_gather(
+        p, OPERATOR_COPY,
+        &(struct gather){
+            .table = &table, .ids = wanted.ids, .n = wanted.n, .y = to, .y_stride = width, .scale = 1 });
 }
 
 /* In the last layer, rows without requested logits are not needed after their K and V are stored: the rest of
  * the layer runs on the requested rows only. */
 static void pass_drop_unwanted(struct pass *p)
 {
-    pass_gather_wanted(p, p->b.x, p->b.h, p->m->shape.embd);
-    pass_gather_wanted(p, p->b.attn, p->b.qkv, p->m->widths.attn);
+    const struct row_list wanted = pass_own_wanted(p);
+    pass_gather_wanted(p, wanted, p->b.x, p->b.h, p->m->shape.embd);
+    pass_gather_wanted(p, wanted, p->b.attn, p->b.qkv, p->m->widths.attn);
     struct buffers b = p->b;
     p->b.x = b.h;
     p->b.h = b.x;
     p->b.attn = b.qkv;
     p->b.qkv = b.attn;
     if (p->m->widths.inputs) {
-        pass_gather_wanted(p, b.inputs, b.latent, p->m->widths.inputs);
+        pass_gather_wanted(p, wanted, b.inputs, b.latent, p->m->widths.inputs);
         p->b.inputs = b.latent;
         p->b.latent = b.inputs;
     }
-    p->n = p->wanted;
+    p->n = wanted.n;
+    p->dropped = true;
 }
 
 /* Attention and feed-forward both read the layer's input, so the second one's input is normed before x
@@ -348,7 +348,7 @@ static void pass_run_layer(struct pass *p, const struct layer *l, bool last)
     if (parts->mixer != MIXER_NONE) {
         pass_mix(p, l, pass_norm_input(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
         if (pass_is_over(p)) return;
-        if (last && !p->all && p->wanted < p->n) pass_drop_unwanted(p);
+        if (last && p->wanted < MAX(p->all, p->n)) pass_drop_unwanted(p);
         if (p->n == 0) return;
         pass_add_mixed(p, l);
         if (pass_is_over(p)) return;

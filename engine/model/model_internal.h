@@ -133,8 +133,9 @@ struct context_exchange {
     int64_t floats;              /* in `out` and in `send` */
     float *out, *send, *receive; /* NULL: positions are not divided */
     struct kv_cache cache;       /* of its own positions; m->cache counts those of all ranks */
-    float *rows; /* [batch][widths.qkv] queries, keys and values of all ranks; NULL: a batch is never
-                    divided by rows */
+    float *rows;     /* [batch][widths.qkv] queries, keys and values of all ranks; NULL: a batch is never
+                        divided by rows */
+    int32_t *wanted; /* [batch] those of its own rows that want logits; NULL where `rows` is */
     struct batch_lists all; /* of a batch that is divided by rows */
 };
 

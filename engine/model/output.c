@@ -22,7 +22,7 @@ void pass_norm_output(struct pass *p)
 {
     const struct model *m = p->m;
     if (p->wanted < p->n) { /* the last layer did not drop the others */
-        pass_gather_wanted(p, p->b.x, p->b.h, m->shape.embd);
+        pass_gather_wanted(p, pass_own_wanted(p), p->b.x, p->b.h, m->shape.embd);
         struct buffers b = p->b;
         p->b.x = b.h;
         p->b.h = b.x;

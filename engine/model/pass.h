@@ -10,9 +10,10 @@ struct pass {
     const struct site *site; /* where the pass currently runs */
     struct buffers b;
     int n;
-    int wanted; /* number of rows with requested logits: m->lists.wanted[] */
-    int all;    /* rows of the batch, of which this rank has n (cp) and m->lists has these; 0: it has all */
-    int layer;  /* that runs now, for a profile; -1: none */
+    int wanted;   /* number of rows with requested logits: m->lists.wanted[] */
+    int all;      /* rows of the batch, of which this rank has n (cp) and m->lists has these; 0: it has all */
+    bool dropped; /* only rows with requested logits are left */
+    int layer;    /* that runs now, for a profile; -1: none */
 };
 
 /* operators.c: the backend's operations where the pass is. If a profile is made, their time, bytes and
@@ -47,8 +48,13 @@ struct matmul pass_product(const struct pass *p, const struct bound *w, const st
 void pass_norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
                     const struct bound *bias);
 
-/* Copy the requested rows out of p->n rows of `width` floats. */
-void pass_gather_wanted(const struct pass *p, const float *from, float *to, int64_t width);
+struct row_list {
+    const int32_t *ids;
+    int n;
+};
+/* Copy the requested rows out of p->n rows of `width` floats. wanted: pass_own_wanted. */
+void pass_gather_wanted(const struct pass *p, struct row_list wanted, const float *from, float *to,
+                        int64_t width);
 
 /* attention.c: h -> queries, keys and values in b.qkv; from there into the KV cache and to the heads' outputs
  * in b.attn. */
@@ -64,6 +70,8 @@ void pass_run_shared_attention(const struct pass *p, struct attention o);
  * b.qkv -> those of all ranks, which are valid until its next call. pass_join_rows: the rank has all rows
  * with requested logits in b.x again. */
 void pass_divide_rows(struct pass *p);
+/* The rows with requested logits that this rank has, numbered among its p->n rows, ascending. */
+struct row_list pass_own_wanted(const struct pass *p);
 float *pass_gather_rows(const struct pass *p, const float *x);
 void pass_join_rows(struct pass *p);
 
