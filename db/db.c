@@ -129,8 +129,8 @@ static enum err_code connect(struct db *d, const char *name, int flags, int64_t 
     if (flags & SQLITE_OPEN_READWRITE && sqlite3_db_readonly(d->handle, "main") == 1)
         return err_set(
             why, ERR_IO,
-            "cannot open database '%s' for writing, although its permissions allow it: too many open "
-            "files, or the disk fails",
+            "cannot open database '%s' for writing, although its permissions allow it, e.g. because "
+            "of too many open files or a disk that fails",
             d->path);
     sqlite3_extended_result_codes(d->handle, 1);
     sqlite3_limit(d->handle, SQLITE_LIMIT_LENGTH, VALUE_BYTES_MOST);

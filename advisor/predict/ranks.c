@@ -200,8 +200,8 @@ static int row_shares(const struct several *x)
     return x->shape.state.taps ? 1 : x->mode.cp;
 }
 
-/* The largest share that a rank of cp has of the attention of a prompt: blocks of positions go to ranks, so a
- * prompt shorter than a block leaves it to one of them. */
+/* The largest share that a rank of cp has of the attention of a prompt. Blocks of positions go to ranks: one
+ * rank has it all if everything fits in a block. */
 static double attention_most(const struct several *x, int past, int prompt)
 {
     double sum[RANKS_MAX] = { 0 }, all = 0, most = 0;

@@ -20,7 +20,7 @@ struct integral {
  * reading. */
 static const double TICKS_S = 0.1;
 
-/* The sum so far; NAN where the sensor shows nothing. */
+/* The sum so far; NAN: no reading yet, or none for TICKS_S. */
 static double integral_add(struct integral *x, double reading, double now_s)
 {
     if (isnan(reading)) return x->known && now_s - x->until_s < TICKS_S ? x->sum : (double)NAN;
