@@ -93,7 +93,7 @@ void other_machines_add(struct other_machines *m, const json_t *ranks)
  */
 static struct energy energy_of_others(const struct other_machines *m, double seconds)
 {
-    if (m->seconds == 0) return (struct energy){ 0, 0 };
+    if (m->seconds == 0 && m->joules == 0) return (struct energy){ 0, 0 };
     const double watts = m->joules / m->seconds, stale_s = METRICS[METRIC_CPU_POWER].least_ms * 1e-3,
                  outside_s = m->seconds - seconds;
     return (struct energy){ watts * seconds,
