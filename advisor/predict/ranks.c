@@ -18,6 +18,10 @@ static const double COMMAND_S = 25e-6, /* from the leader to the ranks and back,
     PROGRAM_BYTES = 17.0 * (1 << 20); /* of the leader */
 
 struct several {
+    const struct gguf *g;
+    const struct config *c;
+    const struct machine *machine;
+    const struct machine_ceilings *ceilings;
     struct parallel mode;
     int ranks, sequences; /* sequences of one replica */
     const struct rank_links *links;
@@ -271,15 +275,13 @@ static void set_rates(struct prediction *out, const struct several *x, const str
 
 /* Predict one process with the threads of a rank, or of all ranks. Ranks on one machine share its cores. */
 static enum err_code predict_alone(struct prediction *out, const struct several *x, bool all_ranks,
-                                   const struct gguf *g, const struct config *c,
-                                   const struct machine *machine, const struct machine_ceilings *ceilings,
                                    const struct predict_for *what, struct err *why)
 {
-    struct config single = *c;
+    struct config single = *x->c;
     struct predict_for alone = *what;
-    const int given = (int)config_int(c, KNOB_THREADS); /* of each rank */
+    const int given = (int)config_int(x->c, KNOB_THREADS); /* of each rank */
     config_unset(&single, KNOB_THREADS);
-    const int cores = cost_threads(&single, machine), ranks = x->apart ? 1 : x->ranks;
+    const int cores = cost_threads(&single, x->machine), ranks = x->apart ? 1 : x->ranks;
     const int rank = given ? given : MAX(cores / ranks, 1);
     alone.sequences = x->sequences;
     alone.correction = NULL;
@@ -288,15 +290,13 @@ static enum err_code predict_alone(struct prediction *out, const struct several 
     config_unset(&single, KNOB_EXCHANGE);
     const enum err_code rc = config_resolve_int(&single, KNOB_THREADS,
                                                 all_ranks ? MIN(rank * ranks, cores) : rank, why);
-    return rc ? rc : predict(out, g, &single, machine, ceilings, &alone, why);
+    return rc ? rc : predict(out, x->g, &single, x->machine, x->ceilings, &alone, why);
 }
 
 /* How much slower prompts are where a rank has fewer rows in a pass than a batch has. Of one sequence,
  * because all rows of a batch are alike here. */
-static enum err_code predict_thinned(struct several *x, const struct prompt_rows *r, const struct gguf *g,
-                                     const struct config *c, const struct machine *machine,
-                                     const struct machine_ceilings *ceilings, const struct predict_for *what,
-                                     struct err *why)
+static enum err_code predict_thinned(struct several *x, const struct prompt_rows *r,
+                                     const struct predict_for *what, struct err *why)
 {
     struct several one_sequence = *x;
     struct predict_for batch = *what, pass = *what;
@@ -307,8 +307,8 @@ static enum err_code predict_thinned(struct several *x, const struct prompt_rows
     x->one_thinned = x->all_thinned = 1;
     for (int all = 0; all < 2 && pass.prompt < batch.prompt; all++) {
         struct prediction few, many;
-        enum err_code rc = predict_alone(&few, &one_sequence, all, g, c, machine, ceilings, &pass, why);
-        if (!rc) rc = predict_alone(&many, &one_sequence, all, g, c, machine, ceilings, &batch, why);
+        enum err_code rc = predict_alone(&few, &one_sequence, all, &pass, why);
+        if (!rc) rc = predict_alone(&many, &one_sequence, all, &batch, why);
         if (rc) return rc;
         /* fewer rows also read fewer positions, which does not make a prompt of this length faster */
         *thinned[all] = fmin(few.prefill_tok_s / many.prefill_tok_s, 1);
@@ -317,15 +317,13 @@ static enum err_code predict_thinned(struct several *x, const struct prompt_rows
 }
 
 /* With cp: the time of attention in prompts, which grows with their length, as all else does not. */
-static enum err_code predict_attention(struct several *x, int prompt, const struct gguf *g,
-                                       const struct config *c, const struct machine *machine,
-                                       const struct machine_ceilings *ceilings,
-                                       const struct predict_for *what, struct err *why)
+static enum err_code predict_attention(struct several *x, int prompt, const struct predict_for *what,
+                                       struct err *why)
 {
     struct predict_for longer = *what;
     struct prediction p;
     longer.prompt = 2 * prompt;
-    const enum err_code rc = predict_alone(&p, x, false, g, c, machine, ceilings, &longer, why);
+    const enum err_code rc = predict_alone(&p, x, false, &longer, why);
     if (rc) return rc;
     const double half = prompt / 2.0, more = 1 / p.prefill_tok_s - 1 / x->one.prefill_tok_s;
     x->attention_s = fmax(more, 0) * (what->past + half) / half;
@@ -333,23 +331,26 @@ static enum err_code predict_attention(struct several *x, int prompt, const stru
 }
 
 /* With cp: the same with empty caches. */
-static enum err_code predict_empty(struct several *x, const struct gguf *g, const struct config *c,
-                                   const struct machine *machine, const struct machine_ceilings *ceilings,
-                                   const struct predict_for *what, struct err *why)
+static enum err_code predict_empty(struct several *x, const struct predict_for *what, struct err *why)
 {
     struct predict_for empty = *what;
     empty.depth = 1;
     x->depth = x->one.depth;
-    x->each_block = config_choice(c, KNOB_BATCH_INVARIANT);
-    const enum err_code rc = predict_alone(&x->one_empty, x, false, g, c, machine, ceilings, &empty, why);
-    return rc ? rc : predict_alone(&x->all_empty, x, true, g, c, machine, ceilings, &empty, why);
+    x->each_block = config_choice(x->c, KNOB_BATCH_INVARIANT);
+    const enum err_code rc = predict_alone(&x->one_empty, x, false, &empty, why);
+    return rc ? rc : predict_alone(&x->all_empty, x, true, &empty, why);
 }
 
 enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const struct config *c,
                             const struct machine *machine, const struct machine_ceilings *ceilings,
                             const struct predict_for *what, struct err *why)
 {
-    struct several x = { .mode = config_parallel(c), .exchange = config_exchange(c) };
+    struct several x = { .g = g,
+                         .c = c,
+                         .machine = machine,
+                         .ceilings = ceilings,
+                         .mode = config_parallel(c),
+                         .exchange = config_exchange(c) };
     struct rank_links stored;
     const char *hosts = config_text(c, KNOB_HOSTS);
     x.apart = what->links || *hosts;
@@ -362,13 +363,13 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     }
     enum err_code rc = model_shape_read(&x.shape, g, why);
     if (!rc) x.arch = arch_find(gguf_get_string(g, "general.architecture"));
-    if (!rc) rc = predict_alone(&x.one, &x, false, g, c, machine, ceilings, what, why);
-    if (!rc) rc = predict_alone(&x.all, &x, true, g, c, machine, ceilings, what, why);
-    if (!rc && x.mode.cp > 1) rc = predict_empty(&x, g, c, machine, ceilings, what, why);
+    if (!rc) rc = predict_alone(&x.one, &x, false, what, why);
+    if (!rc) rc = predict_alone(&x.all, &x, true, what, why);
+    if (!rc && x.mode.cp > 1) rc = predict_empty(&x, what, why);
     const int prompt = what->prompt > 0 ? what->prompt : PREDICT_PROMPT;
     const struct prompt_rows rows = rows_of_prompts(&x, prompt, (int)config_int(c, KNOB_BATCH));
-    if (!rc && x.mode.cp > 1) rc = predict_attention(&x, prompt, g, c, machine, ceilings, what, why);
-    if (!rc) rc = predict_thinned(&x, &rows, g, c, machine, ceilings, what, why);
+    if (!rc && x.mode.cp > 1) rc = predict_attention(&x, prompt, what, why);
+    if (!rc && x.links) rc = predict_thinned(&x, &rows, what, why);
     if (rc) return rc;
     *out = x.one;
     if ((rc = recipe_plan_memory(&out->plan, g, c, what->ctx, MAX(what->sequences, 1), why))) return rc;

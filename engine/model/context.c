@@ -260,22 +260,21 @@ void pass_join_rows(struct pass *p)
 {
     struct model *m = p->m;
     const int64_t embd = m->shape.embd;
-    const int ranks = m->session.part.cp, rank = m->session.part.cp_rank,
-              row_bytes = (int)(embd * (int64_t)sizeof(float));
-    int bytes[RANKS_MAX], at[RANKS_MAX], own = 0, from = 0;
+    const int ranks = m->session.part.cp, row_bytes = (int)(embd * (int64_t)sizeof(float));
+    int bytes[RANKS_MAX], at[RANKS_MAX];
+    const struct row_list own = pass_own_wanted(p);
+    /* to the front, in ascending order; where the last layer dropped the others, they are there */
+    for (int i = 0; i < own.n && own.n < p->n; i++)
+        memmove(p->b.x + i * embd, p->b.x + own.ids[i] * embd, (size_t)row_bytes);
     m->lists = m->context.all;
     for (int r = 0, i = 0; r < ranks; r++) {
-        at[r] = i * row_bytes;
-        for (from = i; i < p->wanted && m->lists.wanted[i] < first_row(p, r + 1); i++)
-            if (r == rank && p->dropped)
-                own++;          /* they are in front */
-            else if (r == rank) /* to the front, in ascending order */
-                memmove(p->b.x + own++ * embd, p->b.x + (m->lists.wanted[i] - first_row(p, r)) * embd,
-                        (size_t)row_bytes);
+        const int from = i;
+        while (i < p->wanted && m->lists.wanted[i] < first_row(p, r + 1)) i++;
+        at[r] = from * row_bytes;
         bytes[r] = (i - from) * row_bytes;
     }
     if (p->wanted && part_is_last(&m->session.part))
-        rank_all_gather(m->rank, m->context.group, p->b.x, own * row_bytes, p->b.h, bytes, at);
+        rank_all_gather(m->rank, m->context.group, p->b.x, own.n * row_bytes, p->b.h, bytes, at);
     struct buffers b = p->b;
     p->b.x = b.h;
     p->b.h = b.x;

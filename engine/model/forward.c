@@ -256,7 +256,6 @@ static void pass_drop_unwanted(struct pass *p)
         p->b.latent = b.inputs;
     }
     p->n = wanted.n;
-    p->dropped = true;
 }
 
 /* Attention and feed-forward both read the layer's input, so the second one's input is normed before x

@@ -10,10 +10,9 @@ struct pass {
     const struct site *site; /* where the pass currently runs */
     struct buffers b;
     int n;
-    int wanted;   /* number of rows with requested logits: m->lists.wanted[] */
-    int all;      /* rows of the batch, of which this rank has n (cp) and m->lists has these; 0: it has all */
-    bool dropped; /* only rows with requested logits are left */
-    int layer;    /* that runs now, for a profile; -1: none */
+    int wanted; /* number of rows with requested logits: m->lists.wanted[] */
+    int all;    /* rows of the batch, of which this rank has n (cp) and m->lists has these; 0: it has all */
+    int layer;  /* that runs now, for a profile; -1: none */
 };
 
 /* operators.c: the backend's operations where the pass is. If a profile is made, their time, bytes and

@@ -52,6 +52,10 @@ struct machine_use {
     double temperature_celsius, frequency_hertz;
     int64_t mem_used_bytes;
 };
+/* Of what was used since a moment (rank_usage_since): mean power of the processors in watts, and their busy
+ * share. NAN: unknown. */
+double machine_watts(const struct machine_use *m);
+double machine_busy(const struct machine_use *m);
 /* Reads them; this module has no sensors of its own. */
 struct machine_sensors {
     void (*read)(void *ctx, struct machine_use *out);

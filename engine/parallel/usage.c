@@ -65,13 +65,23 @@ struct rank_usage rank_usage_since(const struct rank_usage *now, const struct ra
     return u;
 }
 
+double machine_watts(const struct machine_use *m)
+{
+    return m->energy_j / m->clock_s;
+}
+
+double machine_busy(const struct machine_use *m)
+{
+    return m->busy_s / m->clock_s;
+}
+
 double ranks_other_watts(const struct rank_usage *ranks, int n, double *seconds)
 {
     double watts = 0, sum_s = 0;
     int machines = 0;
     for (int i = 1; i < n; i++) {
         if (!ranks[i].first_of_machine) continue;
-        watts += ranks[i].machine.energy_j / ranks[i].machine.clock_s;
+        watts += machine_watts(&ranks[i].machine);
         sum_s += ranks[i].machine.clock_s;
         machines++;
     }

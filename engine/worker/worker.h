@@ -69,7 +69,7 @@
  *
  * - cell of a model with parallel=, also: ranks [one object for each: the members of struct rank_usage since
  *   the cell began; none if they could not be asked]; cpu_s and memory of the cell are sums over the ranks
- * and the worker. Progress events of such a cell have the list so far, at most once a second
+ *   and the worker. Progress events of such a cell have the list so far, at most once a second
  *
  * - cell in turns, also: turn_s [one per turn], prefill_turns, skipped_s, skipped_tokens (struct cell_result)
  *

@@ -59,10 +59,10 @@ static void note_machine(struct table *t, const struct rank_usage *u)
         const char *name, *unit;
         double value;
         int digits;
-    } SHOWN[] = { { "processors busy", "%", 100 * m->busy_s / m->clock_s, 0 },
+    } SHOWN[] = { { "processors busy", "%", 100 * machine_busy(m), 0 },
                   { "clock", "GHz", m->frequency_hertz * 1e-9, 2 },
                   { "temperature", "°C", m->temperature_celsius, 0 },
-                  { "processor power", "W", m->energy_j / m->clock_s, 1 } };
+                  { "processor power", "W", machine_watts(m), 1 } };
     char text[160] = "";
     size_t n = 0;
     for (size_t i = 0; i < COUNT_OF(SHOWN); i++)

@@ -1,6 +1,5 @@
 /* qdyno rank: one of the processes of parallel=, and the sensors of its machine. */
 #include <math.h>
-#include <string.h>
 
 #include "engine/parallel/parallel.h"
 #include "engine/worker/worker.h"
@@ -34,7 +33,6 @@ static double integral_add(struct integral *x, double reading, double now_s)
  * them. */
 struct machine_watch {
     struct telemetry *t; /* NULL: not open */
-    bool opened;
     struct integral energy, busy;
 };
 
@@ -43,10 +41,8 @@ static void watch_read(void *ctx, struct machine_use *out)
     struct machine_watch *w = ctx;
     double row[METRIC_SENSOR_COUNT];
     struct err none; /* a machine without sensors: all are unknown */
-    const bool first = !w->opened;
-    if (first && telemetry_open_host(&w->t, "", &none)) w->t = NULL;
-    w->opened = true;
-    if (!w->t) return;
+    const bool first = !w->t;
+    if (first && telemetry_open_host(&w->t, "", &none)) return;
     telemetry_sample(w->t, row);
     const double now_s = (double)clock_ns() * 1e-9;
     if (first) w->energy.until_s = w->busy.until_s = now_s;

@@ -32,7 +32,7 @@ static void widen(int *columns, const char *text)
 static const char *sensors_text(const struct rank_usage *u, char *out, size_t cap)
 {
     const struct machine_use *m = &u->machine;
-    const double watts = m->energy_j / m->clock_s, busy = m->busy_s / m->clock_s;
+    const double watts = machine_watts(m), busy = machine_busy(m);
     char power[16] = "", degrees[16] = "", share[16] = "";
     if (isfinite(watts)) snprintf(power, sizeof power, "%.0fW ", watts);
     if (isfinite(m->temperature_celsius))
