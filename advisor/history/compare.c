@@ -76,6 +76,17 @@ static bool is_imported(const struct results *r)
     return !strcmp(r->run.kind, "import");
 }
 
+/* Whether the machine's load forbids a verdict on this metric. */
+static bool verdict_withheld(enum metric_id metric, const struct results *before, const struct results *after)
+{
+    static const enum metric_id WITHOUT_TIME[] = { METRIC_PERPLEXITY, METRIC_KLD, METRIC_TRAIN_LOSS,
+                                                   METRIC_PEAK_MEMORY, METRIC_MEMORY_AFTER };
+    char text[192];
+    for (size_t i = 0; i < COUNT_OF(WITHOUT_TIME); i++)
+        if (metric == WITHOUT_TIME[i]) return false;
+    return conditions_load(text, sizeof text, &before->conditions, &after->conditions);
+}
+
 static void compare_pair(struct compared *c, double *scratch, const struct results *before,
                          const struct results *after, double margin)
 {
@@ -99,6 +110,9 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
         snprintf(c->reason, sizeof c->reason,
                  "%d and %d blocks or repetitions: expected at least %d on each side", c->n_before,
                  c->n_after, LEAST_UNITS);
+    else if (verdict_withheld(c->metric, before, after))
+        snprintf(c->reason, sizeof c->reason,
+                 "other work loaded the machine: that alone can explain a difference");
     else
         c->verdict = compare_verdict(c->effect, c->effect90, margin);
 }
@@ -288,12 +302,14 @@ enum err_code compare_effects(struct reproduced **out, int *n, const struct resu
         arm_reproduce(r, d, d + units, margin);
     }
     const bool ok = d && *out;
+    const bool withheld = verdict_withheld(id, before, after);
     double p[EXPERIMENT_ARMS];
     for (int i = 0; ok && i < *n; i++) p[i] = (*out)[i].p;
     if (ok) stats_holm(p, *n, p);
     for (int i = 0; ok && i < *n; i++) {
         (*out)[i].p = p[i];
-        if ((*out)[i].verdict == NOT_REPRODUCED && !(p[i] < ALPHA)) (*out)[i].verdict = REPRODUCTION_UNKNOWN;
+        if ((*out)[i].verdict == NOT_REPRODUCED && (!(p[i] < ALPHA) || withheld))
+            (*out)[i].verdict = REPRODUCTION_UNKNOWN;
     }
     free(d);
     if (ok) return ERR_OK;

@@ -87,7 +87,9 @@ static enum err_code result_add(struct history *h, const struct results *r, cons
                                  .units = x->units,
                                  .y = result_mean(x, s->metric),
                                  .se = standard_error(x, s->metric),
-                                 .capsule = json_incref(r->capsule) };
+                                 .capsule = json_incref(r->capsule),
+                                 .spec = json_incref(r->spec),
+                                 .conditions = r->conditions };
     for (int i = 0; i < RESULT_METRICS; i++) {
         const enum metric_id id = (enum metric_id)(METRIC_SENSOR_COUNT + i);
         const double canary = want->raw ? 0 : same_work ? results_canary(r, id) : NAN;
@@ -124,7 +126,9 @@ static enum err_code canary_add(struct history *h, const struct results *r, enum
                                  .y = y,
                                  .se = NAN,
                                  .level = y,
-                                 .capsule = json_incref(r->capsule) };
+                                 .capsule = json_incref(r->capsule),
+                                 .spec = json_incref(r->spec),
+                                 .conditions = r->conditions };
     for (int i = 0; i < RESULT_METRICS; i++) p->metric[i] = NAN;
     return ERR_OK;
 }
@@ -168,7 +172,10 @@ enum err_code history_read(struct history *out, struct db *d, const struct histo
 void history_free(struct history *h)
 {
     for (int i = 0; i < h->n; i++) {
-        for (int k = 0; k < h->series[i].n; k++) json_decref(h->series[i].point[k].capsule);
+        for (int k = 0; k < h->series[i].n; k++) {
+            json_decref(h->series[i].point[k].capsule);
+            json_decref(h->series[i].point[k].spec);
+        }
         free(h->series[i].point);
     }
     free(h->series);
@@ -203,6 +210,11 @@ void known_levels_close(struct known *k)
     *k = (struct known){ 0 };
 }
 
+static struct run_recorded point_recorded(const struct history_point *p)
+{
+    return (struct run_recorded){ &p->conditions, p->spec, p->capsule };
+}
+
 static enum err_code changes_find(struct history_findings *f, const struct history_series *s,
                                   const struct known *k, double min_effect, struct err *why)
 {
@@ -214,13 +226,15 @@ static enum err_code changes_find(struct history_findings *f, const struct histo
     f->change = calloc((size_t)n, sizeof *f->change);
     if (f->change) f->changes = n;
     for (int i = 0; i < f->changes; i++) {
-        const int before = k->place[c[i].at - 1], after = k->place[c[i].at];
+        const int after = k->place[c[i].at];
+        const struct history_point *before = &s->point[k->place[c[i].at - 1]], *now = &s->point[after];
+        const struct run_recorded then = point_recorded(before), here = point_recorded(now);
         f->change[i] = (struct history_change){
             .change = { after, c[i].effect, c[i].p },
             .priority = repair_priority(c[i].effect, c[i].p),
-            .what = capsule_diff(s->point[before].capsule, s->point[after].capsule,
-                                 s->canary ? "" : s->config),
+            .what = run_changes(&then, &here, s->canary ? "" : s->config),
         };
+        conditions_load(f->change[i].load, sizeof f->change[i].load, &before->conditions, &now->conditions);
     }
     free(c);
     return f->change ? ERR_OK : no_memory(why);

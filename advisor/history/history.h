@@ -123,6 +123,68 @@ const char *priority_name(enum priority p); /* "none" "low" "medium" "high" */
  * effect: log ratio, positive is better. NONE when nothing was lost, or when an argument is unknown. */
 enum priority repair_priority(double effect, double p);
 
+/* ---------------------------------------------------------------- conditions */
+
+/* Under which conditions a run was measured: means of what the sensors read during its cells. Together with
+ * the specification (budget, estimand ...) and the capsule this is everything that is recorded about how a
+ * run was measured. */
+
+enum condition_id {
+    CONDITION_OTHERS,
+    CONDITION_CGROUP_OTHERS,
+    CONDITION_STEAL,
+    CONDITION_WAITING,
+    CONDITION_CPU_CLOCK,
+    CONDITION_CPU_HEAT,
+    CONDITION_CPU_THROTTLE,
+    CONDITION_QUOTA,
+    CONDITION_BATTERY,
+    CONDITION_MEMORY_STALL,
+    CONDITION_MEMORY_FREE,
+    CONDITION_SWAP,
+    CONDITION_GPU_CLOCK,
+    CONDITION_GPU_HEAT,
+    CONDITION_GPU_THROTTLE,
+    CONDITION_COUNT
+};
+struct run_conditions {
+    double value[CONDITION_COUNT]; /* mean over the cells that count; NAN unknown */
+    int count[CONDITION_COUNT];    /* cells with a value */
+};
+void conditions_init(struct run_conditions *c);
+/* Adds a measurement of a cell; others than conditions are ignored. */
+void conditions_add(struct run_conditions *c, const char *measurement, double value);
+
+/* The groups of changes besides those of capsules (run.h). */
+#define CHANGES_CONDITIONS "conditions" /* what the machine did; keys are names of measurements */
+#define CHANGES_SPEC       "spec" /* how it was asked to be measured; keys are members of the run's spec */
+
+/* The conditions that differ by more than the sensors' noise: { group, key, before, after } each. Equal loads
+ * are none of them: conditions_load tells those. New reference. */
+json_t *conditions_diff(const struct run_conditions *before, const struct run_conditions *after);
+
+/* True when other work used more of the machine than a contamination rule allows in at least one of the runs.
+ * text: "both runs were measured on a loaded machine (CPU time used by other programs: 76 % and 69 %)", or
+ * "".
+ */
+bool conditions_load(char *text, size_t size, const struct run_conditions *before,
+                     const struct run_conditions *after);
+bool conditions_load_known(const struct run_conditions *c); /* of other programs */
+
+/* All that is recorded about two runs and differs: conditions, specification, capsule, in this order. `line`
+ * as for capsule_diff. NULL in a record: unknown. New reference. */
+struct run_recorded {
+    const struct run_conditions *conditions;
+    json_t *spec, *capsule;
+};
+json_t *run_changes(const struct run_recorded *before, const struct run_recorded *after, const char *line);
+/* Appends the first `most` changes as text, and how many more there are; as capsule_diff_text. */
+void run_changes_text(struct str *out, const json_t *changes, int most);
+/* Appends what has to be read before any conclusion, in lines: which load is the first suspicion, what is
+ * unknown, and how many things differ; the changes themselves follow after the last line. */
+void run_changes_lead(struct str *out, const struct run_recorded *before, const struct run_recorded *after,
+                      const json_t *changes);
+
 /* ---------------------------------------------------------------- results */
 
 /* The results of a run, arm by arm, read from its stored cells alone.
@@ -150,7 +212,9 @@ struct result {
 
 struct results {
     struct run_row run;
-    json_t *capsule;                     /* NULL: the run is older than capsules */
+    json_t *capsule; /* NULL: the run is older than capsules */
+    json_t *spec;    /* the run's specification; NULL: it has none */
+    struct run_conditions conditions;
     double canary[RESULT_METRICS];       /* mean of ln(canary); NAN without one */
     double canary_drift[RESULT_METRICS]; /* ln(canary at the end / at the start); NAN unless both exist */
     char canary_work[96];                /* ""  without a canary */
@@ -160,6 +224,8 @@ struct results {
 /* Read a run's results. Errors: ERR_USAGE when there is no such run; ERR_NOMEM; as db_*. */
 enum err_code results_read(struct results *out, struct db *d, int64_t run_id, struct err *why);
 void results_free(struct results *r); /* {0} is fine */
+/* What it recorded besides results. Borrowed. */
+struct run_recorded results_recorded(const struct results *r);
 
 /* Write the known values of one metric to y, which has room for all units; returns their number. block may be
  * NULL. */
@@ -195,6 +261,8 @@ struct history_point {
     double level;                  /* what is analysed: +-(y - canary); NAN when that is unknown */
     double metric[RESULT_METRICS]; /* mean ln of all metrics, normalized in the same way; NAN unknown */
     json_t *capsule;               /* NULL: the run has none */
+    json_t *spec;                  /* likewise */
+    struct run_conditions conditions;
 };
 struct history_series {
     char machine[16], model_sha256[65], model_name[128], config[CONFIG_LINE], workload[576], work_hash[24];
@@ -233,7 +301,8 @@ enum { HISTORY_LEAST = 6, HISTORY_WINDOW = 5, HISTORY_VECTORS = 8, HISTORY_DIMEN
 struct history_change {
     struct change change; /* index of a point; a positive effect is better */
     enum priority priority;
-    json_t *what; /* capsule_diff of the runs before and after */
+    json_t *what;   /* run_changes of the runs before and after */
+    char load[192]; /* conditions_load of the two; "" neither was measured on a loaded machine */
 };
 struct history_outlier {
     int at;
@@ -456,7 +525,12 @@ void run_causes_free(struct run_causes *c);
  * Interval: Welch's t over the runs' units (blocks or repetitions) in logarithms, 95 %; equivalence by two
  * one-sided tests at 5 %. Several differences are a family: each keeps its own interval, and is claimed only
  * if it also holds after Holm's correction. The blocks of one run share its process and its hour, so the
- * interval does not cover differences that a second run would show. */
+ * interval does not cover differences that a second run would show.
+ *
+ * Of a metric that depends on the machine's speed no verdict is given when either run was measured on a
+ * loaded machine (conditions_load). A wider interval would not do: it would need the spread of the load
+ * between runs, and the blocks of one run, which share its load, say nothing about that. The effect is still
+ * shown. */
 
 /* The verdict of an experiment from the interval of a log ratio (positive: better). NAN: inconclusive. */
 enum verdict compare_verdict(struct interval effect95, struct interval effect90, double margin);
@@ -475,7 +549,7 @@ struct compared {
     /* effect divided by the canary's; NAN unknown. Does not include the canary's own error. */
     struct interval normalized;
     enum verdict verdict; /* of the effect; NONE when either value is missing */
-    char reason[160];     /* why there is no effect; "" otherwise */
+    char reason[160];     /* why there is no effect or no verdict; "" otherwise */
 };
 /* Pair every result of `before` with one of `after`: the same config line and workload, otherwise the same
  * arm and workload. Results without a partner have a row of their own. metric NULL: the main one of each
@@ -507,8 +581,9 @@ struct reproduced {
     enum reproduction verdict;
 };
 /* Compare the effects of every arm relative to arm 0, block by block. REPRODUCED: the difference lies within
- * the margin (two one-sided tests at 5 %). NOT_REPRODUCED: it excludes 0 and exceeds the margin. *out:
- * free(). Errors: ERR_NOMEM. */
+ * the margin (two one-sided tests at 5 %). NOT_REPRODUCED: it excludes 0 and exceeds the margin, and neither
+ * run was measured on a loaded machine: the arms took turns, so a load that slows both alike cancels out, but
+ * one that slows only one arm (more threads, more memory) does not. *out: free(). Errors: ERR_NOMEM. */
 enum err_code compare_effects(struct reproduced **out, int *n, const struct results *before,
                               const struct results *after, const struct metric *metric, double margin,
                               struct err *why);

@@ -84,6 +84,7 @@ static enum err_code unit_add(void *ctx, const struct value_row *v, struct err *
     struct reader *r = ctx;
     const bool canary = !strcmp(v->phase, CANARY_PHASE);
     if (!canary && !cell_counts(v->phase)) return ERR_OK;
+    if (!canary) conditions_add(&r->out->conditions, v->metric, v->value);
     const struct metric *m = metric_find(v->metric);
     if (!m || m->kind != METRIC_CELL || !(v->value > 0) || isinf(v->value)) return ERR_OK;
     const int metric = (int)(m - METRICS) - METRIC_SENSOR_COUNT;
@@ -105,8 +106,11 @@ enum err_code results_read(struct results *out, struct db *d, int64_t run_id, st
 {
     struct reader r = { .out = out, .cell_id = -1 };
     *out = (struct results){ 0 };
+    conditions_init(&out->conditions);
     for (int i = 0; i < RESULT_METRICS; i++) out->canary[i] = out->canary_drift[i] = NAN;
     enum err_code rc = db_run_get(d, run_id, &out->run, why);
+    if (!rc && out->run.spec_json) /* one that cannot be read counts as none */
+        (void)json_parse(&out->spec, out->run.spec_json, strlen(out->run.spec_json), NULL);
     if (!rc) rc = capsule_load(&out->capsule, d, run_id, why);
     if (!rc) rc = db_value_list(d, run_id, unit_add, &r, why);
     for (int i = 0; i < RESULT_METRICS; i++)
@@ -119,9 +123,15 @@ void results_free(struct results *r)
 {
     run_row_free(&r->run);
     json_decref(r->capsule);
+    json_decref(r->spec);
     for (int i = 0; i < r->n; i++) free(r->result[i].unit);
     free(r->result);
     *r = (struct results){ 0 };
+}
+
+struct run_recorded results_recorded(const struct results *r)
+{
+    return (struct run_recorded){ &r->conditions, r->spec, r->capsule };
 }
 
 int result_values(const struct result *r, enum metric_id metric, double *y, int *block)

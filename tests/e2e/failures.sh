@@ -18,6 +18,25 @@ expect 4 ab f16 q8_0 f32 q4_0 q4_1 q5_0 q5_1 q6_K q3_K -w tg8 && says err 'too m
 expect 4 ab f16 q8_0 -w tgx
 expect 4 ab f16 q8_0 -w tg8 --metric decode_toks && says err 'decode_tok_s'
 expect 4 ab --resume 99999
+
+# ---- a database that another process has locked: the run is not stored, has no number, and names what to do
+if [ -n "$PYTHON" ]; then
+  expect 0 --db "$T/locked.db" history
+  "$PYTHON" - "$T/locked.db" "$T/is_locked" <<'PY' &
+import sqlite3, sys, time
+d = sqlite3.connect(sys.argv[1], isolation_level=None)
+d.execute("BEGIN EXCLUSIVE")
+open(sys.argv[2], "w").close()
+time.sleep(600)
+PY
+  LOCKER=$!
+  for _ in $(seq 300); do [ -e "$T/is_locked" ] && break; sleep 0.1; done
+  expect 5 --db "$T/locked.db" ab f16 q8_0 -w tg16 --budget 3s && says out 'nothing was measured: .*locked' &&
+    says out 'could not be stored' && says out 'another file \(--db FILE\)' && ! grep -q 'run 0\|show 0' "$T/out" ||
+    fail "a run that was not stored is printed as if it were"
+  expect 5 --db "$T/locked.db" ab f16 q8_0 -w tg16 --budget 3s -o json && json 'd["run"] is None and "locked" in d["error"]'
+  kill $LOCKER
+fi
 expect 4 advise --goal sped && says err "did you mean 'speed'"
 expect 4 advise --limit memory=lots && says err '8G'
 expect 4 advise --target soon && says err 'decode_tok_s=VALUE'

@@ -21,6 +21,7 @@
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/pause.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/trained_context.h"
 
@@ -147,7 +148,7 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     const struct metric *m = spec_metric(&s->spec);
     char workload[640];
     json_t *row = table_row(t);
-    json_put_int(row, "run", s->run_id);
+    cli_put_run(row, s->run_id);
     json_put_str(row, "model", *s->spec.model || !*x->model_name ? s->spec.model : x->model_name);
     json_put_str(row, "workload", workload_line(experiment_workload(&s->spec, i), workload, sizeof workload));
     if (s->spec.by_arm) json_put_str(row, "arm_workload", workload);
@@ -298,6 +299,12 @@ static void note_effect(struct table *t, const struct experiment_state *s)
 void ab_table_fill(struct table *t, const struct experiment_state *s)
 {
     table_init(t, &DOCUMENT_AB);
+    if (s->phase == PHASE_FAILED && !s->run_id) { /* there are no numbers that sentences could be about */
+        table_headline(t, "nothing was measured: %s", s->error);
+        for (int i = 0; i < s->spec.arms; i++) table_add_arm(t, s, i);
+        cli_note_run(t, 0);
+        return;
+    }
     for (int i = 1; i < s->spec.arms; i++)
         table_headline(t, "%s",
                        experiment_sentence((char[EXPERIMENT_SENTENCE]){ 0 }, EXPERIMENT_SENTENCE, s, i));
@@ -312,7 +319,7 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     if (s->phase == PHASE_STOPPED)
         table_note(t, "stopped; to continue: qdyno ab --resume %lld", (long long)s->run_id);
     cli_note_cautions(t, s->random_weights, s->answers_unverified);
-    table_note(t, "run %lld; to print it again: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
+    cli_note_run(t, s->run_id);
 }
 
 static void ab_show_progress(struct progress *p, const struct experiment_state *s)

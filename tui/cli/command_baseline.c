@@ -208,7 +208,7 @@ static void table_add_check(struct table *t, const struct cli_global *g, const s
     t->document = &DOCUMENT_BASELINE_CHECK;
     put_baseline(about, b);
     json_put(t->extra, "baseline", about);
-    json_put_int(t->extra, "run", s->run_id);
+    cli_put_run(t->extra, s->run_id);
     json_put(t->extra, "labels", cli_labels_of_run(g, s->run_id));
     json_put_str(t->extra, "verdict", *verdict_name(s->verdict) ? verdict_name(s->verdict) : NULL);
     json_put_str(t->extra, "reason", *s->reason ? s->reason : NULL);
@@ -223,6 +223,33 @@ static void table_add_check(struct table *t, const struct cli_global *g, const s
             "the champion measured %.4g %s on %s (machine %s) and %.4g now; the verdict does not use the old value",
             b->value, METRICS[s->spec.metric - METRICS].unit, clock_iso8601(b->set_ms, when, sizeof when),
             *b->machine ? b->machine : "n/a", s->arm[0].rate);
+}
+
+/* What differs between the run that gave the champion's value and this one: below the old value, because a
+ * reader compares the two numbers. */
+static void note_since(struct table *t, struct db *d, const struct baseline_row *b, int64_t now)
+{
+    enum { SHOWN = 8 };
+    struct results then = { .n = 0 }, here = { .n = 0 };
+    if (!b->run_id || !isfinite(b->value) || results_read(&then, d, b->run_id, NULL))
+        return; /* deleted since */
+    if (!results_read(&here, d, now, NULL)) {
+        const struct run_recorded x = results_recorded(&then), y = results_recorded(&here);
+        json_t *changes = run_changes(&x, &y, b->config);
+        struct str text = { 0 };
+        char *save = NULL;
+        run_changes_lead(&text, &x, &y, changes);
+        for (char *line = text.len ? strtok_r(text.data, "\n", &save) : NULL; line;
+             line = strtok_r(NULL, "\n", &save))
+            table_note(t, "run %lld against this run: %s", (long long)b->run_id, line);
+        str_clear(&text);
+        run_changes_text(&text, changes, SHOWN);
+        if (text.len) table_note(t, "  %s", str_text(&text));
+        str_free(&text);
+        json_decref(changes);
+    }
+    results_free(&then);
+    results_free(&here);
 }
 
 /* A gate about quality alone needs no timing: the challenger is evaluated with the champion as reference. */
@@ -286,6 +313,7 @@ static int baseline_check(const struct cli_global *g, const struct cli_args *a, 
         struct table t;
         ab_table_fill(&t, s);
         table_add_check(&t, g, b, s);
+        note_since(&t, d, b, s->run_id);
         status = ab_claims_status(s, ab_status(s));
         const struct summary summary = ab_summary(s, status);
         table_summarize(&t, &summary);

@@ -494,8 +494,7 @@ static enum err_code bench_finish(struct bench *b, enum err_code rc, struct err 
     progress_clear(&b->progress);
     if (b->run.row.id) {
         json_put_int(b->table.extra, "run", b->run.row.id);
-        table_note(&b->table, "run %lld; to print it again: qdyno show %lld", (long long)b->run.row.id,
-                   (long long)b->run.row.id);
+        cli_note_run(&b->table, b->run.row.id);
     }
     bench_note_rows(&b->table, b->ceilings_known, b->without_text);
     json_put_str(b->table.extra, "machine", b->machine.id);

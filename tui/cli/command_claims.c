@@ -9,6 +9,7 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -126,7 +127,7 @@ static int claims_print(const struct cli_global *g, const struct cli_args *a,
                                      .exit_status = status,
                                      .run = s->run_id };
     table_summarize(&t, &summary);
-    json_put_int(t.extra, "run", s->run_id);
+    cli_put_run(t.extra, s->run_id);
     json_put_str(t.extra, "model", s->spec.model);
     json_put_str(t.extra, "workload", workload_line(&s->spec.workload, workload, sizeof workload));
     json_put_str(t.extra, "reference", s->arm[0].line);
@@ -138,7 +139,7 @@ static int claims_print(const struct cli_global *g, const struct cli_args *a,
                count[QUANT_REFUTED], count[QUANT_NOT_DECIDED], cli_base_name(s->spec.model), workload);
     claims_put_methods(&t, g, s);
     if (s->phase == PHASE_FAILED) table_note(&t, "failed: %s", s->error);
-    table_note(&t, "run %lld; the experiment: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
+    cli_note_run(&t, s->run_id);
     const int printed = cli_print(g, a, &t, status);
     table_done(&t);
     return printed;

@@ -56,7 +56,7 @@ const struct document DOCUMENT_COMPARE = {
     .schema = "qdyno.compare/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "run_before run_after margin verdict changes[].*",
+    .members = "run_before run_after margin verdict load changes[].*",
 };
 
 static void put_interval(json_t *row, const char *const names[3], struct interval i)
@@ -140,9 +140,15 @@ static void note_drift(struct table *t, const struct results *r)
 
 /* Notes which of the two ratios in the table to use: `second/first` as measured, or `normalized`, which is
  * divided by the change of the canary. The pair of results whose canary changed most decides. */
-static void note_which_ratio(struct table *t, const struct compared *rows, int n)
+static void note_which_ratio(struct table *t, const struct compared *rows, int n, bool loaded)
 {
     char reason[160] = "";
+    if (loaded) {
+        table_note(
+            t, "neither `second/first` nor `normalized` tells the configs apart here: the canary (a fixed "
+               "reference workload timed with each run) ran on the loaded machine as well");
+        return;
+    }
     const struct compared *most = NULL;
     for (int i = 0; i < n; i++)
         if (isfinite(rows[i].canary) && (!most || fabs(rows[i].canary) > fabs(most->canary))) most = &rows[i];
@@ -160,8 +166,9 @@ static void table_add_runs(struct table *t, const struct results *before, const 
     note_run(t, "second", after);
     table_note(
         t,
-        "the runs took place at two times (Welch, 95 %%): the difference contains everything that changed in between, "
-        "and `normalized` removes only the part that the canary shows. To decide, measure both now: qdyno ab");
+        "the runs were made at two times, so the difference contains everything that changed in between; "
+        "`normalized` removes only what changed the canary, too (intervals: Welch, 95 %%). To decide, measure both "
+        "now: qdyno ab");
     table_note(t, "margin %.2f %%; verdict for the second run against the first: %s", 100 * margin,
                verdict_name(verdict));
     json_put_int(t->extra, "run_before", before->run.id);
@@ -170,7 +177,7 @@ static void table_add_runs(struct table *t, const struct results *before, const 
     json_put_str(t->extra, "verdict", verdict_name(verdict));
     note_drift(t, before);
     note_drift(t, after);
-    cli_run_changes(t, before->capsule, after->capsule);
+    cli_run_changes(t, before, after);
 }
 
 static enum err_code compare_fill(struct table *t, const struct cli_args *a, const struct results *before,
@@ -191,7 +198,8 @@ static enum err_code compare_fill(struct table *t, const struct cli_args *a, con
             t,
             "nothing to compare: no config has values of the same metric in both runs. Choose a metric that both "
             "runs measured (--metric), or measure the configs together: qdyno ab");
-    note_which_ratio(t, rows, n);
+    char load[192];
+    note_which_ratio(t, rows, n, conditions_load(load, sizeof load, &before->conditions, &after->conditions));
     table_add_runs(t, before, after, margin, *verdict);
     free(rows);
     return ERR_OK;

@@ -111,8 +111,9 @@ static void put_change(const struct detector *x, const struct history_change *c)
         str_printf(&text, "%.4f %%", 100 * (1 - c->change.p));
     history_detect_put_text(row, "confidence", &text);
     json_put_str(row, "priority", priority_name(c->priority));
-    capsule_diff_text(&text, c->what, SHOWN);
-    if (!text.len) str_append(&text, "no recorded change");
+    if (*c->load) str_printf(&text, "%s%s", c->load, json_array_size(c->what) ? "; " : "");
+    run_changes_text(&text, c->what, SHOWN);
+    if (!text.len) str_append(&text, "nothing that was recorded: program, model, settings, load, clock");
     history_detect_put_text(row, "what", &text);
     json_put(row, "changes", json_incref(c->what));
     put_moved(x, row, c);

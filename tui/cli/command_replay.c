@@ -47,7 +47,7 @@ const struct document DOCUMENT_REPLAY = {
     .schema = "qdyno.replay/1",
     .columns = COLUMNS,
     .n_columns = COUNT_OF(COLUMNS),
-    .members = "run replay_of margin verdict reason changes[].*",
+    .members = "run replay_of margin verdict reason load changes[].*",
 };
 
 static enum err_code spec_read(struct experiment_spec *s, const struct run_row *run, struct err *why)
@@ -170,7 +170,7 @@ static enum err_code replay_compare(struct table *t, struct db *d, const struct 
     json_put_num(t->extra, "margin", margin);
     json_put_str(t->extra, "verdict", word);
     json_put_str(t->extra, "reason", *invalid ? invalid : NULL);
-    cli_run_changes(t, then->capsule, again.capsule);
+    cli_run_changes(t, then, &again);
     struct summary summary = ab_summary(now, *status);
     summary.verdict = word;
     table_summarize(t, &summary);

@@ -14,16 +14,22 @@ static const char *compared_unit(const struct compared *c)
     return METRICS[c->metric].unit;
 }
 
+static const char *units_word(const struct result *r, int n)
+{
+    const bool blocks = r->units && r->unit[0].block >= 0;
+    return n == 1 ? (blocks ? "block" : "repetition") : blocks ? "blocks" : "repetitions";
+}
+
 static void page_put_rates(struct text_page *p, const struct compared *c)
 {
-    text_page_put(p, PAGE_PLAIN, "   first   %s %s  [%s, %s]   %d units",
+    text_page_put(p, PAGE_PLAIN, "   first   %s %s  [%s, %s]   %d %s",
                   figure_number(c->rate_before.estimate).text, compared_unit(c),
                   figure_number(c->rate_before.lower).text, figure_number(c->rate_before.upper).text,
-                  c->n_before);
-    text_page_put(p, PAGE_PLAIN, "   second  %s %s  [%s, %s]   %d units",
+                  c->n_before, units_word(c->before, c->n_before));
+    text_page_put(p, PAGE_PLAIN, "   second  %s %s  [%s, %s]   %d %s",
                   figure_number(c->rate_after.estimate).text, compared_unit(c),
                   figure_number(c->rate_after.lower).text, figure_number(c->rate_after.upper).text,
-                  c->n_after);
+                  c->n_after, units_word(c->after, c->n_after));
 }
 
 static enum page_tone verdict_tone(enum verdict v)
@@ -34,7 +40,7 @@ static enum page_tone verdict_tone(enum verdict v)
                                                                                     : PAGE_PLAIN;
 }
 
-static void page_put_pair(struct text_page *p, const struct compared *c)
+static void page_put_pair(struct text_page *p, const struct compared *c, bool loaded)
 {
     const struct result *one = c->before ? c->before : c->after;
     const char *other = c->before && c->after && strcmp(c->before->config, c->after->config)
@@ -56,7 +62,7 @@ static void page_put_pair(struct text_page *p, const struct compared *c)
     text_page_put(p, verdict_tone(c->verdict), "   %s%s [%s, %s]   %s %s%s%s", *reason ? "measured   " : "",
                   figure_change(c->effect.estimate).text, figure_change(c->effect.lower).text,
                   figure_change(c->effect.upper).text, m.glyph, m.word, c->reason[0] ? ": " : "", c->reason);
-    if (!*reason) return;
+    if (!*reason || loaded) return; /* the canary ran on the loaded machine, too: it corrects nothing */
     text_page_put(p, PAGE_PLAIN,
                   "   corrected  %s [%s, %s]   by the canary, a fixed workload timed with each run",
                   figure_change(c->normalized.estimate).text, figure_change(c->normalized.lower).text,
@@ -65,30 +71,32 @@ static void page_put_pair(struct text_page *p, const struct compared *c)
                   changed ? "corrected" : "measured", reason);
 }
 
+/* What has to be read before any conclusion: the load of the machine, and everything recorded that differs.
+ */
 static void page_put_changes(struct text_page *p, const struct results *before, const struct results *after)
 {
-    if (!before->capsule || !after->capsule) {
-        text_page_put(
-            p, PAGE_DIM,
-            "What changed between them is unknown: one run has no capsule (reproducibility record).");
-        return;
-    }
-    json_t *diff = capsule_diff(before->capsule, after->capsule, NULL), *c;
+    const struct run_recorded a = results_recorded(before), b = results_recorded(after);
+    json_t *diff = run_changes(&a, &b, NULL), *c;
+    struct str lead = { 0 };
+    char load[192], *save = NULL;
     size_t i;
-    text_page_put(p, PAGE_HEAD,
-                  json_array_size(diff) ? "Changed between the runs"
-                                        : "No recorded condition changed between the runs");
+    const bool loaded = conditions_load(load, sizeof load, &before->conditions, &after->conditions);
+    run_changes_lead(&lead, &a, &b, diff);
+    for (char *line = lead.len ? strtok_r(lead.data, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save))
+        text_page_put(p, loaded && line == lead.data ? PAGE_UNSURE : PAGE_HEAD, "%s", line);
     json_array_foreach(diff, i, c)
     {
         struct str text = { 0 };
         json_t *one = json_array();
         json_array_append(one, c);
-        capsule_diff_text(&text, one, 1);
+        run_changes_text(&text, one, 1);
         text_page_put(p, PAGE_PLAIN, "   %s", str_text(&text));
         json_decref(one);
         str_free(&text);
     }
     json_decref(diff);
+    str_free(&lead);
 }
 
 static double run_margin(const struct run_row *run)
@@ -114,13 +122,15 @@ static enum err_code page_put_comparison(struct text_page *p, const struct resul
     const double margin = run_margin(&run[0].run);
     enum err_code rc = compare_runs(&rows, &n, &run[0], &run[1], NULL, margin, why);
     if (rc) return rc;
+    char load[192];
+    const bool loaded = conditions_load(load, sizeof load, &run[0].conditions, &run[1].conditions);
     page_put_run(p, "first ", &run[0]);
     page_put_run(p, "second", &run[1]);
     text_page_put(p, PAGE_PLAIN, "%s", "");
-    for (int i = 0; i < n; i++) page_put_pair(p, &rows[i]);
-    if (!n) text_page_put(p, PAGE_UNSURE, "The runs have no measurement in common.");
-    text_page_put(p, PAGE_PLAIN, "%s", "");
     page_put_changes(p, &run[0], &run[1]);
+    text_page_put(p, PAGE_PLAIN, "%s", "");
+    for (int i = 0; i < n; i++) page_put_pair(p, &rows[i], loaded);
+    if (!n) text_page_put(p, PAGE_UNSURE, "The runs have no measurement in common.");
     text_page_put(p, PAGE_PLAIN, "%s", "");
     text_page_put(
         p, PAGE_DIM,

@@ -46,9 +46,10 @@ bool snapshot_running_job(const struct snapshot *s, struct queued_job *out)
     if (snapshot_is_running(s)) {
         char workload[600];
         snprintf(out->kind, sizeof out->kind, "ab");
-        snprintf(out->line, sizeof out->line, "ab %.400s %.400s -w %.300s (run %lld)", x->arm[0].line,
-                 x->arm[1].line, experiment_workload_line(&x->spec, workload, sizeof workload),
-                 (long long)x->run_id);
+        const int n = snprintf(out->line, sizeof out->line, "ab %.400s %.400s -w %.300s", x->arm[0].line,
+                               x->arm[1].line, experiment_workload_line(&x->spec, workload, sizeof workload));
+        if (x->run_id && n > 0 && (size_t)n < sizeof out->line) /* 0: not stored yet */
+            snprintf(out->line + n, sizeof out->line - (size_t)n, " (run %lld)", (long long)x->run_id);
         out->since_ms = s->unix_ms - (int64_t)(1e3 * (isfinite(x->elapsed_s) ? x->elapsed_s : 0));
         return true;
     }

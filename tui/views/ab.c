@@ -156,9 +156,9 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     char title[800], workload[600];
     const char *name = strrchr(x->spec.model, '/');
     char run[64] = "Arms";
-    if (s->experiment_live)
+    if (s->experiment_live && x->run_id) /* 0: not stored yet, or never */
         snprintf(run, sizeof run, "Arms   run %lld", (long long)x->run_id);
-    else
+    else if (!s->experiment_live)
         run_title(s, run, sizeof run);
     snprintf(title, sizeof title, "%s   %.100s   %.500s   %s", run, name ? name + 1 : x->spec.model,
              experiment_workload_line(&x->spec, workload, sizeof workload), experiment_metric(x)->name);

@@ -443,6 +443,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "%s", invalid_step(x));
     } else if (x->phase == PHASE_DONE) {
         put_arm_letter(buf, size, verdict_text(x->verdict), 'A' + MAX(x->headline, 1));
+    } else if (!x->run_id && (x->phase == PHASE_FAILED || x->phase == PHASE_STOPPED)) {
+        snprintf(buf, size, "nothing of it was stored, so it cannot go on: b starts another one");
     } else if (x->phase == PHASE_FAILED) {
         snprintf(buf, size, "b starts another one, r tries this one again");
     } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {

@@ -1,6 +1,7 @@
 /* runs.c - see runs.h. */
 #include "tui/cli/lib/runs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,28 +39,66 @@ double cli_run_margin(const struct run_row *run)
     return margin > 0 ? margin : NAN;
 }
 
-void cli_run_changes(struct table *t, const json_t *before, const json_t *after)
+/* "load": in words, what other work took in either run; null: too little to matter, or unknown. */
+static void put_load(struct table *t, const struct run_recorded *before, const struct run_recorded *after)
 {
-    if (!before || !after) {
-        table_note(t, "changes unknown: %s no capsule (runs of early versions have none)",
-                   before || after ? "one of the runs has" : "both runs have");
-        json_put(t->extra, "changes", json_null());
-        return;
-    }
-    json_t *diff = capsule_diff(before, after, NULL), *change;
+    char text[192];
+    const bool loaded = conditions_load(text, sizeof text, before->conditions, after->conditions);
+    json_put_str(t->extra, "load", loaded ? text : NULL);
+}
+
+/* One headline for each line of the text. */
+static void headlines_add(struct table *t, struct str *text)
+{
+    char *save = NULL;
+    for (char *line = strtok_r(text->data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        table_headline(t, "%s", line);
+}
+
+void cli_run_changes(struct table *t, const struct results *before, const struct results *after)
+{
+    enum { ABOVE = 12 }; /* more changes are listed below the table */
+    const struct run_recorded a = results_recorded(before), b = results_recorded(after);
+    json_t *diff = run_changes(&a, &b, NULL), *change;
+    struct str lead = { 0 };
     size_t i;
-    if (!json_array_size(diff)) table_note(t, "the capsules of the two runs are equal: no recorded change");
+    run_changes_lead(&lead, &a, &b, diff);
+    if (lead.len) headlines_add(t, &lead);
+    str_free(&lead);
     json_array_foreach(diff, i, change)
     {
         struct str line = { 0 };
         json_t *single = json_array();
         json_array_append(single, change);
-        capsule_diff_text(&line, single, 1);
-        table_note(t, "changed: %s", str_text(&line));
+        run_changes_text(&line, single, 1);
+        if (i < ABOVE)
+            table_headline(t, "  %s", str_text(&line));
+        else
+            table_note(t, "differs, too: %s", str_text(&line));
         json_decref(single);
         str_free(&line);
     }
-    json_put(t->extra, "changes", diff);
+    if (json_array_size(diff) > ABOVE)
+        table_headline(t, "  and %d more, below the table", (int)json_array_size(diff) - ABOVE);
+    const bool known = (before->capsule && after->capsule) || json_array_size(diff);
+    json_put(t->extra, "changes", known ? diff : json_null());
+    if (!known) json_decref(diff);
+    put_load(t, &a, &b);
+}
+
+void cli_put_run(json_t *to, int64_t id)
+{
+    json_put(to, "run", id ? json_integer(id) : json_null());
+}
+
+void cli_note_run(struct table *t, int64_t id)
+{
+    if (id)
+        table_note(t, "run %" PRId64 "; to print it again: qdyno show %" PRId64, id, id);
+    else
+        table_note(
+            t, "this run has no number, because it could not be stored: `qdyno show` cannot print it again. "
+               "Remove the cause, or store it in another file (--db FILE), and repeat the command");
 }
 
 enum err_code cli_run_finish(struct run *r, const struct table *t, const char *state, enum err_code rc,

@@ -2,6 +2,7 @@
 #ifndef QDYNO_CLI_RUNS_H
 #define QDYNO_CLI_RUNS_H
 
+#include "advisor/history/history.h"
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "tui/cli/lib/lib.h"
@@ -16,9 +17,16 @@ enum err_code cli_arm(int *arm, const struct cli_args *a, struct err *why);
 /* The margin that the run's specification asked for; NAN if it has none. */
 double cli_run_margin(const struct run_row *run);
 
-/* What changed between the capsules (reproducibility records) of two runs: "changes" in the JSON document,
- * and one line for each change below the table. NULL: that run has no capsule. */
-void cli_run_changes(struct table *t, const json_t *before, const json_t *after);
+/* What differs between two runs: the machine's load, clock and other conditions, what was asked for, and the
+ * recorded set-up (capsule). Above the table, because it has to be read before any conclusion; "changes" and
+ * "load" in the JSON document. */
+void cli_run_changes(struct table *t, const struct results *before, const struct results *after);
+
+/* Adds "run": its number, or null for 0, which is a run that was not stored. */
+void cli_put_run(json_t *to, int64_t id);
+/* The last line about a run: its number and how to print it again. id 0: it was not stored, and what to do;
+ * the error is told elsewhere. */
+void cli_note_run(struct table *t, int64_t id);
 
 /* run_finish with the table as the stored document (t NULL: none), and without a verdict. rc and *why: how
  * the work ended; the state is "stopped" after an error, otherwise `state`. Returns rc, or else the error of
