@@ -1,5 +1,5 @@
 /* Names and shapes of tensors, and the walk over those that a model must and may have. */
-#include "engine/arch/arch.h"
+#include "engine/arch/arch_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -352,8 +352,7 @@ bool arch_is_of_experts(const char *name)
     return strstr(name, "_exps") || arch_expert_of(name) >= 0;
 }
 
-/* Does the file have a tensor for each expert of this slot? */
-static bool slot_is_split(const struct model_shape *s, const struct gguf *g, int layer, enum slot slot)
+bool arch_slot_is_split(const struct model_shape *s, const struct gguf *g, int layer, enum slot slot)
 {
     char name[ARCH_NAME];
     if (layer < 0 || !ARCH_SLOTS[slot].each) return false;
@@ -400,37 +399,16 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
     return ERR_OK;
 }
 
-/* Experts have gate and up as two tensors or as one; arch_walk has checked the shapes of those that exist. */
-static enum err_code expert_form_check(const struct arch *a, const struct model_shape *s,
-                                       const struct gguf *g, int layer, struct err *why)
-{
-    if (!arch_is_gated(a)) return ERR_OK;
-    const enum slot PARTS[] = { SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_GATE_UP_EXPERTS };
-    bool has[COUNT_OF(PARTS)];
-    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
-        char name[ARCH_NAME];
-        arch_slot_name(name, sizeof name, layer, PARTS[i]);
-        has[i] = gguf_tensor_find(g, name) || slot_is_split(s, g, layer, PARTS[i]);
-    }
-    if (has[0] == has[1] && has[1] != has[2]) return ERR_OK;
-    return err_set(why, ERR_FORMAT,
-                   "layer %d: expected the tensors ffn_gate_exps and ffn_up_exps, or ffn_gate_up_exps alone",
-                   layer);
-}
-
 enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
                         arch_visit_fn *visit, void *ctx, struct err *why)
 {
-    for (int layer = 0; layer < s->layers; layer++) {
-        enum err_code rc = shape_layer_has_experts(s, layer) ? expert_form_check(a, s, g, layer, why)
-                                                             : ERR_OK;
-        if (rc) return rc;
-    }
+    const enum err_code incomplete = arch_check_sets(a, s, g, why);
+    if (incomplete) return incomplete;
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
         const bool global = slot < SLOT_GLOBAL_COUNT;
         for (int layer = global ? -1 : 0; layer < (global ? 0 : s->layers); layer++) {
             if (!((arch_need(a, s, layer) | arch_may(a, s, layer)) & SLOT_BIT(slot))) continue;
-            const bool split = slot_is_split(s, g, layer, (enum slot)slot);
+            const bool split = arch_slot_is_split(s, g, layer, (enum slot)slot);
             for (int e = split ? 0 : -1; e < (split ? s->experts : 0); e++) {
                 const struct gguf_tensor *t;
                 enum err_code rc = slot_check(&t, a, s, g, layer, (enum slot)slot, e, why);

@@ -207,7 +207,6 @@ enum err_code shape_read_state(struct model_shape *s, const struct arch *a, cons
                                struct err *why)
 {
     struct state_shape *t = &s->state;
-    char name[ARCH_NAME];
     int64_t taps;
     int first = 0;
     while (first < s->layers && !shape_layer_has_state(s, first)) first++;
@@ -224,7 +223,6 @@ enum err_code shape_read_state(struct model_shape *s, const struct arch *a, cons
     t->channels = s->embd;
     if (!convolution && (rc = read_heads(t, a, g, why))) return rc;
     t->taps = (int)taps;
-    arch_slot_name(name, sizeof name, first, SLOT_STATE_IN);
-    t->fused = a->state == MIXER_DELTA && gguf_tensor_find(g, name);
+    t->fused = a->state == MIXER_DELTA && shape_any_layer_has(s, g, SLOT_STATE_IN);
     return ERR_OK;
 }

@@ -24,6 +24,17 @@ enum err_code shape_read_size(int64_t *out, const struct gguf *g, const char *ar
     return ERR_OK;
 }
 
+bool shape_any_layer_has(const struct model_shape *s, const struct gguf *g, enum slot slot)
+{
+    char name[ARCH_NAME];
+    bool found = false;
+    for (int layer = 0; layer < s->layers && !found; layer++) {
+        arch_slot_name(name, sizeof name, layer, slot);
+        found = gguf_tensor_find(g, name);
+    }
+    return found;
+}
+
 static enum err_code arch_error(struct gguf_string name, struct err *why)
 {
     struct str known = { 0 };
@@ -109,12 +120,12 @@ static enum err_code shape_read_latent(struct model_shape *out, const struct arc
     out->q_lora = q_lora;
     out->nope_dims = (int)key - out->rope_dims;
     out->latent_v_dims = (int)value;
-    out->latent_cached = gguf_tensor_find(g, "blk.0.attn_k_b.weight") != NULL && out->kv_heads == 1;
-    const bool fits = out->latent_cached
-                          ? out->head_dim_k == out->kv_lora + out->rope_dims &&
-                                out->head_dim_v == out->kv_lora
-                          : out->head_dim_k == key && out->head_dim_v == value && out->kv_heads == out->heads;
-    if (out->nope_dims < 1 || !fits)
+    const bool may_cache = out->kv_heads == 1 && out->head_dim_k == out->kv_lora + out->rope_dims &&
+                           out->head_dim_v == out->kv_lora,
+               may_expand = out->kv_heads == out->heads && out->head_dim_k == key && out->head_dim_v == value;
+    out->latent_cached = may_cache &&
+                         !(may_expand && shape_any_layer_has(out, g, SLOT_LATENT_KV_B)); /* with one head */
+    if (out->nope_dims < 1 || (!may_cache && !may_expand))
         return err_set(
             why, ERR_FORMAT,
             "latent attention: key_length %d, value_length %d, %d KV heads and kv_lora_rank %lld do "
@@ -141,16 +152,17 @@ static enum err_code shape_read_layers(struct model_shape *out, const struct arc
     return ERR_OK;
 }
 
-/* Width of the expert that every token uses, from its tensor in the first layer with experts. 0: none. */
+/* Width of the expert that every token uses, from the first of its tensors in the file. 0: none. */
 static int64_t shared_width(const struct model_shape *s, const struct gguf *g)
 {
-    char name[ARCH_NAME];
-    int layer = 0;
-    while (layer < s->layers && !shape_layer_has_experts(s, layer)) layer++;
-    if (layer == s->layers) return 0;
-    arch_slot_name(name, sizeof name, layer, SLOT_UP_SHARED);
-    const struct gguf_tensor *t = gguf_tensor_find(g, name);
-    return t ? t->shape[1] : 0;
+    for (int layer = 0; layer < s->layers; layer++) {
+        char name[ARCH_NAME];
+        if (!shape_layer_has_experts(s, layer)) continue;
+        arch_slot_name(name, sizeof name, layer, SLOT_UP_SHARED);
+        const struct gguf_tensor *t = gguf_tensor_find(g, name);
+        if (t) return t->shape[1];
+    }
+    return 0;
 }
 
 static enum err_code shape_read_experts(struct model_shape *out, const struct arch *a, const struct gguf *g,
@@ -204,7 +216,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     if (a->latent && (rc = shape_read_latent(out, a, g, why))) return rc;
     if ((rc = shape_read_parts(out, a, g, why))) return rc;
     if ((rc = shape_read_state(out, a, g, why))) return rc;
-    out->fused_qkv = a->qkv_forms && gguf_tensor_find(g, "blk.0.attn_qkv.weight");
+    out->fused_qkv = a->qkv_forms && shape_any_layer_has(out, g, SLOT_QKV);
     if ((rc = shape_read_experts(out, a, g, why))) return rc;
 
     const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");

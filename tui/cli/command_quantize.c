@@ -251,13 +251,16 @@ static enum err_code recovery_check(const struct quantizing *z, struct err *why)
     return recover_check(z->source, z->source, why);
 }
 
-/* Refuse a model with unknown parts: its quantized file would be refused as well. Architectures that only the
+/* Refuse a model with unknown or missing parts: its quantized file would be refused as well. Architectures that only the
  * quantizer knows are not checked. */
 static enum err_code source_check(struct quantizing *z, struct err *why)
 {
     struct model_shape shape;
     if (args_has(z->a, "--force")) return config_set(&z->config, "force", "on", why);
-    return model_shape_read(&shape, z->source, NULL) ? ERR_OK : arch_check_known(&shape, z->source, why);
+    if (model_shape_read(&shape, z->source, NULL)) return ERR_OK;
+    const struct arch *a = arch_find(gguf_get_string(z->source, "general.architecture"));
+    const enum err_code rc = arch_check_known(&shape, z->source, why);
+    return rc ? rc : arch_walk(a, &shape, z->source, NULL, NULL, why);
 }
 
 /* --verify: only tensors in floats can have the values of IN. */
