@@ -18,6 +18,8 @@
 #include "base/process.h"
 #include "base/sink.h"
 #include "base/threadpool.h"
+#include "base/topology.h"
+#include "base/usable_cpus.h"
 
 /* Number of elements of an array (not of a pointer). */
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/topology.h"
+
 struct numa {
     hwloc_topology_t topology;
     hwloc_cpuset_t before; /* binding of the thread before it entered a node; NULL: not in a node */
@@ -14,8 +16,7 @@ enum err_code numa_open(struct numa **out, struct err *why)
 {
     *out = calloc(1, sizeof **out);
     if (!*out) return err_set(why, ERR_NOMEM, "out of memory for the memory nodes");
-    if (!hwloc_topology_init(&(*out)->topology) && !hwloc_topology_load((*out)->topology)) return ERR_OK;
-    if ((*out)->topology) hwloc_topology_destroy((*out)->topology);
+    if (topology_load(&(*out)->topology)) return ERR_OK;
     free(*out);
     *out = NULL;
     return err_set(why, ERR_IO, "the topology of this machine cannot be read");

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/topology.h"
+#include "base/usable_cpus.h"
 
 /* Spinning helps only while each member has a processor; with more members it takes time from working
  * members. */
@@ -150,11 +151,7 @@ static void *member_main(void *p)
 static bool load_topology(struct threadpool *pool)
 {
     pool->cpus = calloc((size_t)pool->size, sizeof *pool->cpus);
-    if (!pool->cpus || hwloc_topology_init(&pool->topology)) return false;
-    if (!hwloc_topology_load(pool->topology)) return true;
-    hwloc_topology_destroy(pool->topology);
-    pool->topology = NULL;
-    return false;
+    return pool->cpus && topology_load(&pool->topology);
 }
 
 /* Assigns the processors of a memory node to each member. */
@@ -215,7 +212,8 @@ enum err_code threadpool_open(struct threadpool **out, const struct threadpool_o
     if (o->threads < 1) return err_set(why, ERR_USAGE, "threads must be at least 1, not %d", o->threads);
     struct threadpool *pool = aligned_alloc(CACHE_LINE, sizeof *pool);
     if (!pool) return err_set(why, ERR_NOMEM, "out of memory for the thread pool");
-    bool crowded = o->threads > sysconf(_SC_NPROCESSORS_ONLN);
+    const struct usable_cpus *usable = usable_cpus(); /* before any member is bound */
+    const bool crowded = o->threads > (usable->processors ? usable->processors : usable->threads);
     *pool = (struct threadpool){ .size = o->threads,
                                  .spin_ns = crowded      ? SPIN_CROWDED_NS
                                             : o->spin_ns ? o->spin_ns
@@ -329,31 +327,7 @@ int64_t threadpool_next(struct threadpool *pool, int64_t step)
     return atomic_fetch_add_explicit(&pool->next, step, memory_order_relaxed);
 }
 
-/* The CPU quota of the control group (version 2) in processors; 0: no quota. */
-static double cgroup_cpus(void)
-{
-    char *text = NULL;
-    double quota = 0, period = 0;
-    if (!file_read(&text, NULL, "/sys/fs/cgroup/cpu.max", 256, NULL) &&
-        sscanf(text, "%lf %lf", &quota, &period) != 2)
-        quota = 0;
-    free(text);
-    return quota > 0 && period > 0 ? quota / period : 0;
-}
-
 int threadpool_default_threads(void)
 {
-    hwloc_topology_t topology;
-    int cores = 0;
-    if (!hwloc_topology_init(&topology)) {
-        if (!hwloc_topology_load(topology)) { /* contains only the cpuset of this process */
-            cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-            if (cores < 1) cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
-        }
-        hwloc_topology_destroy(topology);
-    }
-    if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    double quota = cgroup_cpus();
-    if (quota > 0 && quota < cores) cores = (int)quota;
-    return cores < 1 ? 1 : cores;
+    return usable_cpus()->threads;
 }

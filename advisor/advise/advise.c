@@ -77,7 +77,7 @@ static int candidate_threads(const struct machine *m, int out[], int most)
 {
     int n = 0;
     out[n++] = 0;
-    for (int t = m->cores / 2; t >= 1 && n < most; t /= 2) out[n++] = t;
+    for (int t = machine_threads(m) / 2; t >= 1 && n < most; t /= 2) out[n++] = t;
     return n;
 }
 

@@ -78,7 +78,7 @@ void advice_set_reason(const struct adviser *a, struct advice *v)
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
     if (threads && adviser_predict_with(a, &other, &v->config, "threads", "0"))
         reason_append(&s, "%d of %d cores reach %.0f %% of the decode rate of all cores", threads,
-                      a->machine->cores, 100 * p->decode_tok_s / other.decode_tok_s);
+                      machine_usable_cores(a->machine), 100 * p->decode_tok_s / other.decode_tok_s);
     if (!s.len) {
         if (p->in_cache)
             reason_append(

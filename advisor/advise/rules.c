@@ -266,12 +266,15 @@ static bool rule_threads(struct rule_finding *f, const struct rule_case *c)
     const struct machine *m = c->machine;
     char arms[64];
     if (case_on_gpu(c)) return false;
-    if (m->cgroup_cpus >= 1 && m->cgroup_cpus < m->cores) {
-        SET(f->advice, "use threads=%d: this container may use %.3g CPUs", (int)m->cgroup_cpus,
-            m->cgroup_cpus);
+    const int usable = machine_threads(m);
+    if (usable < m->cores) {
+        SET(f->advice, "use threads=%d (the default): this process may not use more", usable);
         SET(f->reason, "with more threads than CPUs, the threads wait for each other in every product");
-        SET(f->evidence, "control group limit of %.3g CPUs, %d cores", m->cgroup_cpus, m->cores);
-        snprintf(arms, sizeof arms, "threads=%d threads=%d", (int)m->cgroup_cpus, m->cores);
+        if (isnan(m->cgroup_cpus))
+            SET(f->evidence, "affinity mask or cpuset of %d of %d cores", machine_usable_cores(m), m->cores);
+        else
+            SET(f->evidence, "control group limit of %.3g CPUs, %d cores", m->cgroup_cpus, m->cores);
+        snprintf(arms, sizeof arms, "threads=%d threads=%d", usable, m->cores);
     } else if (m->processors > m->cores && m->cores > 1) {
         SET(f->advice, "use threads=%d (one per core, the default), not %d", m->cores, m->processors);
         SET(f->reason,
@@ -326,7 +329,7 @@ static int enough_readers(const struct machine_ceilings *c)
 /* The pool's threads: where they run, and how many are of use. */
 static bool rule_pool(struct rule_finding *f, const struct rule_case *c)
 {
-    const int cores = c->machine->cores, enough = enough_readers(c->ceilings);
+    const int cores = machine_usable_cores(c->machine), enough = enough_readers(c->ceilings);
     char arms[96];
     if (!c->evidence || case_on_gpu(c) || cores < 2) return false;
     if (finding_set_effect(f, c, KNOB_AFFINITY) || finding_set_effect(f, c, KNOB_THREADS)) return true;

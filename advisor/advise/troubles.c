@@ -92,12 +92,15 @@ static bool find_gpu_throttling(struct trouble *t, const struct trouble_case *c)
 static bool find_container_limit(struct trouble *t, const struct trouble_case *c)
 {
     const struct machine *m = c->machine;
-    if (m->cgroup_cpus >= 1 && m->cgroup_cpus < m->cores) {
+    if (machine_threads(m) < m->cores) {
         char advice[160];
-        snprintf(advice, sizeof advice,
-                 "use threads=%d: more threads wait for each other and exhaust the quota",
-                 (int)m->cgroup_cpus);
-        trouble_set(t, advice, "a cgroup limit of %.3g CPUs on %d cores", m->cgroup_cpus, m->cores);
+        snprintf(advice, sizeof advice, "use threads=%d (the default): more threads wait for each other",
+                 machine_threads(m));
+        if (isnan(m->cgroup_cpus))
+            trouble_set(t, advice, "an affinity mask or cpuset allows %d of %d cores",
+                        machine_usable_cores(m), m->cores);
+        else
+            trouble_set(t, advice, "a cgroup limit of %.3g CPUs on %d cores", m->cgroup_cpus, m->cores);
         return true;
     }
     if (!(c->row[METRIC_CGROUP_THROTTLED] > 0)) return false;

@@ -50,8 +50,7 @@ static double positive_or_nan(double v)
 
 int cost_threads(const struct config *c, const struct machine *m)
 {
-    int all = MAX(m->cores, 1);
-    if (m->cgroup_cpus >= 1 && m->cgroup_cpus < all) all = (int)m->cgroup_cpus;
+    int all = machine_threads(m);
     const int asked = (int)config_int(c, KNOB_THREADS);
     if (config_choice(c, KNOB_NUMA) == NUMA_LOCAL && m->numa_nodes > 1)
         all = MAX(MIN(all, m->cores / m->numa_nodes), 1);

@@ -23,6 +23,16 @@ struct arm {
     double grid_g_per_j; /* grams of CO2 per joule; NAN: unknown */
 };
 
+/* Threads as the arm describes them: also another engine's, unless it does not say how many it has. */
+static void note_threads(struct arm *a)
+{
+    char text[320];
+    const int threads = (int)json_get_int(a->description, "threads", 0);
+    if (!*usable_cpus_warning(usable_cpus(), threads, text, sizeof text)) return;
+    if (!json_object_get(a->description, "notes")) json_put(a->description, "notes", json_array());
+    json_array_append_new(json_object_get(a->description, "notes"), json_string(text));
+}
+
 enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
                        struct err *why)
 {
@@ -39,6 +49,7 @@ enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_
         return rc;
     }
     shapes_take(a->description, a->log);
+    note_threads(a);
     *out = a;
     return ERR_OK;
 }

@@ -106,6 +106,25 @@ enum err_code foreign_program(char **out, const struct config *c, struct err *wh
                    config_text(c, KNOB_ENGINE), name, strchr(name, '/') ? "" : " in PATH");
 }
 
+static bool sets_threads(const struct words *w)
+{
+    for (int i = 1; i < w->n; i++)
+        if (!strcmp(w->word[i], "-t") || str_starts(w->word[i], "--threads")) return true;
+    return false;
+}
+
+/* llama.cpp counts the cores of the machine. Where a mask, cpuset or quota allows fewer, its threads would
+ * wait for each other, and the comparison would be one of mistakes. */
+static void limit_threads(struct words *w)
+{
+    char number[16];
+    const struct usable_cpus *u = usable_cpus();
+    if (sets_threads(w) || !u->online_cores || u->threads >= u->online_cores) return;
+    snprintf(number, sizeof number, "%d", u->threads);
+    words_add(w, "-t");
+    words_add(w, number);
+}
+
 enum err_code foreign_flags(struct words *w, const struct config *c, struct err *why)
 {
     for (int i = 0; i < KNOB_COUNT; i++) {
@@ -116,7 +135,9 @@ enum err_code foreign_flags(struct words *w, const struct config *c, struct err 
         words_add(w, "-ub"); /* llama.cpp divides a batch again: rows per forward pass */
         words_add(w, config_text(c, KNOB_BATCH));
     }
-    return words_split(w, config_text(c, KNOB_ARGS), why);
+    const enum err_code rc = words_split(w, config_text(c, KNOB_ARGS), why);
+    if (!rc) limit_threads(w);
+    return rc;
 }
 
 enum err_code foreign_flags_check(const struct config *c, const char *const *own, struct err *why)

@@ -76,7 +76,7 @@ const json_t *arm_description(const struct arm *a); /* the open answer; borrowed
 
 /* Whether the arm runs on a GPU: energy and utilization are then those of that device. */
 bool arm_on_gpu(const struct arm *a);
-/* Note i of what a reader must know about the figures of another engine; NULL: there are no more. */
+/* Note i of what a reader must know about the figures of this arm; NULL: there are no more. */
 const char *arm_note(const struct arm *a, size_t i);
 /* Directs the sampler at the arm: METRIC_PROC_* are of its process from now on, METRIC_GPU_* of the GPU it
  * runs on (unknown where no sensor has that PCI address), or of all GPUs for an arm on the CPU. A NULL

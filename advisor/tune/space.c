@@ -87,12 +87,13 @@ static void space_add_threads(struct tune_space *s, const struct machine *m)
 {
     char text[24];
     struct tune_dim *d = dim_begin(s, KNOBS[KNOB_THREADS].key, KNOBS[KNOB_THREADS].otherwise, false);
-    for (int t = 1; t < m->cores; t *= 2) {
+    const int most = machine_threads(m); /* the default */
+    for (int t = 1; t < most; t *= 2) {
         snprintf(text, sizeof text, "%d", t);
         dim_add_value(d, text);
     }
-    if (m->cores > 3) { /* all but one core */
-        snprintf(text, sizeof text, "%d", m->cores - 1);
+    if (most > 3) { /* all but one core */
+        snprintf(text, sizeof text, "%d", most - 1);
         dim_add_value(d, text);
     }
     dim_end(s);

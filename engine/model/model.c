@@ -271,6 +271,15 @@ static enum err_code open_sites(struct model *m, const struct log *log, struct e
     return rc;
 }
 
+static void warn_threads(const struct model *m, const struct log *log)
+{
+    struct backend_info info;
+    char text[320];
+    model_backend(m, &info);
+    if (*usable_cpus_warning(usable_cpus(), info.threads, text, sizeof text))
+        log_write(log, LOG_WARN, "%s", text);
+}
+
 /* With oversize=on: say what it costs, if it is needed. */
 static void warn_oversize(const struct model *m, const struct log *log)
 {
@@ -340,6 +349,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = (m->plan.ranks ? model_ranks_open : open_here)(m, o, why))) goto fail;
     if ((rc = open_tokenizer(m, o->log, why))) goto fail;
     if ((rc = resolve_config(m, path, why))) goto fail;
+    warn_threads(m, o->log);
     *out = m;
     return ERR_OK;
 fail:

@@ -16,7 +16,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/sensors.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* ---------------------------------------------------------------- one process */
 

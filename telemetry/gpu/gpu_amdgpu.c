@@ -12,7 +12,7 @@
 
 #include "telemetry/gpu/gpu_library.h"
 #include "telemetry/gpu/gpu_vendor.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* ---------------------------------------------------------------- ROCm SMI */
 

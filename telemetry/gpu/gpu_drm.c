@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "telemetry/gpu/gpu_vendor.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 void drm_cards_find(struct drm_cards *out, const char *root, const char *pci_vendor)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "telemetry/gpu/gpu_vendor.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* Several rows for one field are alternatives: i915 first, old kernels, then xe. */
 #define FIELD(name) offsetof(struct gpu_reading, name)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "telemetry/gpu/gpu_vendor.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* ---------------------------------------------------------------- readings */
 

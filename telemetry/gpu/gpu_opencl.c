@@ -13,7 +13,7 @@
 
 #include "telemetry/gpu/gpu_library.h"
 #include "telemetry/gpu/gpu_vendor.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { CL_GPU = 1 << 2, CL_ACCELERATOR = 1 << 3, PLATFORMS = 16 };
 

@@ -9,7 +9,7 @@
 
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/gpu/gpu_library.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 struct gpu_list {
     int count;

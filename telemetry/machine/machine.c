@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine_parts.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* The memory size in steps of a factor of sqrt(2). The kernel's reserve changes the size by 1 or 2 % between
  * versions, which must not change the fingerprint. */
@@ -55,7 +55,10 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
                              .memory_bytes = -1,
                              .memory_available_bytes = -1,
                              .cgroup_memory_bytes = -1,
-                             .cgroup_cpus = NAN };
+                             .cgroup_cpus = NAN,
+                             .usable_processors = -1,
+                             .usable_cores = -1,
+                             .usable_threads = -1 };
     struct err unread = { 0 };
     (void)sys_starved(); /* of earlier reads */
     char text[8192], *cpuinfo = sys_read_all(root, "/proc/cpuinfo", 16 << 20, &unread);

@@ -23,6 +23,9 @@ struct machine {
     int64_t memory_available_bytes; /* what one more program can allocate within all control group limits */
     int64_t cgroup_memory_bytes;    /* lowest memory limit; -1: no limit */
     double cgroup_cpus;             /* lowest of CPU quota and cpuset, in processors; NAN: no limit */
+    int usable_processors;          /* in the affinity mask of this process and in its cpusets */
+    int usable_cores;               /* cores that have at least one of them */
+    int usable_threads; /* the default for `threads`: see base/usable_cpus.h and machine_threads */
     int gpus;
     struct gpu_identity gpu[MACHINE_GPUS];
     bool has_battery, on_battery;
@@ -30,6 +33,13 @@ struct machine {
 
 /* Errors: ERR_IO when <root>/proc/cpuinfo cannot be read, ERR_NOMEM. */
 enum err_code machine_detect(struct machine *out, const char *root, struct err *why);
+
+/* The default for `threads` on this machine, at least 1. A description of a machine may lack usable_threads:
+ * then its cores, at most cgroup_cpus. */
+int machine_threads(const struct machine *m);
+/* The cores that threads can be put on, at least 1: usable_cores, where a description lacks them the cores.
+ */
+int machine_usable_cores(const struct machine *m);
 
 /* Unknown fields become null. New reference. */
 json_t *machine_to_json(const struct machine *m);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 void machine_battery(const char *root, bool *has_battery, bool *on_battery)
 {

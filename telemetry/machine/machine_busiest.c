@@ -8,7 +8,7 @@
 
 #include "telemetry/machine/machine.h"
 #include "telemetry/machine/machine_parts.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { SHOWN = 3, LEAST_PERCENT = 1 };
 

@@ -6,16 +6,11 @@
 #include <string.h>
 
 #include "telemetry/machine/machine_parts.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 static void limit_lower(int64_t *limit, int64_t value)
 {
     if (value >= 0 && (*limit < 0 || value < *limit)) *limit = value;
-}
-
-static void cpus_lower(struct machine *m, double cpus)
-{
-    if (cpus > 0 && !(m->cgroup_cpus <= cpus)) m->cgroup_cpus = cpus;
 }
 
 /* Applies the limit, and what is still free below it. Page cache that can be dropped counts as free. */
@@ -33,27 +28,35 @@ static void level_memory(void *ctx, const struct cgroup *g)
     limit_lower(&m->memory_available_bytes, MAX(left, 0));
 }
 
-static void level_cpu(void *ctx, const struct cgroup *g)
+static void machine_usable_detect(struct machine *m, const char *root)
 {
-    cpus_lower(ctx, cgroup_cpu_limit(g));
-}
-
-/* A cpuset smaller than the machine is also a limit. */
-static void level_cpuset(void *ctx, const struct cgroup *g)
-{
-    struct machine *m = ctx;
-    char list[512];
-    sys_read(g->root, list, sizeof list,
-             g->version == 2 ? "%s/cpuset.cpus.effective" : "%s/cpuset.effective_cpus", g->path);
-    const int n = sys_cpulist_count(list);
-    if (n > 0 && n < m->processors) cpus_lower(m, n);
+    struct usable_cpus u;
+    usable_cpus_read(&u, root);     /* always, so that a recording contains the files */
+    if (!*root) u = *usable_cpus(); /* without what this process bound itself to since */
+    m->usable_processors = u.processors ? u.processors : -1;
+    m->usable_cores = u.cores ? u.cores : -1;
+    m->usable_threads = u.processors ? u.threads : -1;
+    m->cgroup_cpus = u.quota_cpus;
+    if (u.cpuset && u.cpuset < m->processors && !(m->cgroup_cpus <= u.cpuset)) m->cgroup_cpus = u.cpuset;
+    if (m->cgroup_cpus >= m->processors) m->cgroup_cpus = NAN; /* limits nothing */
+    if (u.online_cores) m->cores = u.online_cores;
 }
 
 void machine_cgroup_detect(struct machine *m, const char *root)
 {
     cgroup_walk(root, 0, "memory", level_memory, m);
-    cgroup_walk(root, 0, "cpu", level_cpu, m);
-    cgroup_walk(root, 0, "cpuset", level_cpuset, m);
+    machine_usable_detect(m, root);
     if (m->memory_bytes >= 0 && m->cgroup_memory_bytes >= m->memory_bytes) m->cgroup_memory_bytes = -1;
-    if (m->cgroup_cpus >= m->processors) m->cgroup_cpus = NAN;
+}
+
+int machine_usable_cores(const struct machine *m)
+{
+    return MAX(m->usable_cores > 0 ? m->usable_cores : m->cores, 1);
+}
+
+int machine_threads(const struct machine *m)
+{
+    if (m->usable_threads > 0) return m->usable_threads;
+    const int cores = MAX(m->cores, 1);
+    return m->cgroup_cpus >= 1 && m->cgroup_cpus < cores ? (int)m->cgroup_cpus : cores;
 }

@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "telemetry/machine/machine_parts.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* True when `text` contains `word` as a whole word: "avx2" does not contain "avx". */
 static bool has_word(const char *text, const char *word)
@@ -79,30 +79,38 @@ static void arm_name(const char *cpuinfo, const char *root, char *buf, size_t si
     str_free(&text);
 }
 
-/* Calls fn for each processor of a list such as "0-3,8". */
-static void cpulist_each(const char *list, void (*fn)(void *ctx, int cpu), void *ctx)
-{
-    if (sys_cpulist_count(list) <= 0) return;
-    for (const char *p = list; *p;) {
-        char *end;
-        long first = strtol(p, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        for (long c = first; c <= last; c++) fn(ctx, (int)c);
-        p = *end ? end + 1 : end;
-    }
-}
-
-enum { PACKAGES = 64 };
+enum { PACKAGES = 64, LIST_BYTES = 1 << 16 };
 struct topology {
     const char *root;
     int l3_index; /* N of cache/indexN; -1: none */
-    int processors, cores, sockets;
+    int processors, sockets;
     int64_t package[PACKAGES];
     int64_t l3_bytes;
+    int online[USABLE_CPUS_MOST]; /* [processors]; a container may show any part of the machine */
+    int shared[USABLE_CPUS_MOST]; /* scratch: the processors of a cache */
+    bool visible[USABLE_CPUS_MOST];
+    char text[LIST_BYTES]; /* scratch: a list of every second processor of 8192 has 20 KB */
 };
 
-static bool list_begins_with(const char *list, int cpu)
+static void topology_open(struct topology *t, const char *root)
 {
-    return atoi(list) == cpu;
+    t->root = root;
+    t->l3_index = -1;
+    sys_read(root, t->text, sizeof t->text, "/sys/devices/system/cpu/online");
+    t->processors = MIN(MAX(sys_cpulist(t->text, t->online, USABLE_CPUS_MOST), 0), USABLE_CPUS_MOST);
+    for (int i = 0; i < t->processors; i++)
+        if (t->online[i] < USABLE_CPUS_MOST) t->visible[t->online[i]] = true;
+}
+
+/* Is `cpu` the first visible processor of the L3 cache that it uses? */
+static bool first_of_l3(struct topology *t, int cpu)
+{
+    sys_read(t->root, t->text, sizeof t->text, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list",
+             cpu, t->l3_index);
+    const int n = MIN(sys_cpulist(t->text, t->shared, USABLE_CPUS_MOST), USABLE_CPUS_MOST);
+    for (int i = 0; i < n; i++)
+        if (t->shared[i] < USABLE_CPUS_MOST && t->visible[t->shared[i]]) return t->shared[i] == cpu;
+    return false;
 }
 
 static int64_t cache_size(const char *root, int cpu, int index)
@@ -115,38 +123,28 @@ static int64_t cache_size(const char *root, int cpu, int index)
     return str_to_bytes(text, &bytes) && bytes > 0 ? bytes : -1;
 }
 
-static void topology_add(void *ctx, int cpu)
+static void topology_add(struct topology *t, int cpu)
 {
-    struct topology *t = ctx;
-    char list[256];
-    t->processors++;
-    /* a core or a cache that several processors share is counted for the first of them */
-    if (sys_read(t->root, list, sizeof list, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-                 cpu) > 0)
-        t->cores += list_begins_with(list, cpu);
     int64_t package = sys_integer(t->root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
     int i = 0;
     while (i < t->sockets && t->package[i] != package) i++;
     if (package >= 0 && i == t->sockets && i < PACKAGES) t->package[t->sockets++] = package;
-    if (t->l3_index >= 0 &&
-        sys_read(t->root, list, sizeof list, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list",
-                 cpu, t->l3_index) > 0 &&
-        list_begins_with(list, cpu)) {
-        int64_t size = cache_size(t->root, cpu, t->l3_index);
+    if (t->l3_index >= 0 && first_of_l3(t, cpu)) {
+        const int64_t size = cache_size(t->root, cpu, t->l3_index);
         if (size > 0) t->l3_bytes += size;
     }
 }
 
-/* Reads L1d and L2 of processor 0. Returns the index of the L3 cache; -1: none. */
-static int caches_detect(struct machine *m, const char *root)
+/* Reads L1d and L2 of a processor. Returns the index of the L3 cache; -1: none. */
+static int caches_detect(struct machine *m, const char *root, int cpu)
 {
     int l3 = -1;
     for (int i = 0; i < 8; i++) {
         char type[16];
-        int64_t level = sys_integer(root, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        sys_read(root, type, sizeof type, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        int64_t level = sys_integer(root, "/sys/devices/system/cpu/cpu%d/cache/index%d/level", cpu, i);
+        sys_read(root, type, sizeof type, "/sys/devices/system/cpu/cpu%d/cache/index%d/type", cpu, i);
         if (level < 1 || level > 3 || !strcmp(type, "Instruction")) continue;
-        m->cache_bytes[level - 1] = cache_size(root, 0, i);
+        m->cache_bytes[level - 1] = cache_size(root, cpu, i);
         if (level == 3) l3 = i;
     }
     return l3;
@@ -195,6 +193,25 @@ static void hypervisor_detect(struct machine *m, const char *root, const char *f
         }
 }
 
+/* Processors, sockets and caches from sysfs. Returns the first visible processor. */
+static int topology_detect(struct machine *m, const char *root)
+{
+    struct topology *t = calloc(1, sizeof *t);
+    if (!t) {
+        memory_short_set();
+        return 0;
+    }
+    topology_open(t, root);
+    const int first = t->processors ? t->online[0] : 0;
+    t->l3_index = caches_detect(m, root, first);
+    for (int i = 0; i < t->processors; i++) topology_add(t, t->online[i]);
+    if (t->processors) m->processors = t->processors;
+    if (t->sockets) m->sockets = t->sockets;
+    if (t->l3_bytes) m->cache_bytes[2] = t->l3_bytes;
+    free(t);
+    return first;
+}
+
 void machine_cpu_detect(struct machine *m, const char *root, const char *cpuinfo)
 {
     char flags[8192], online[1024];
@@ -205,17 +222,11 @@ void machine_cpu_detect(struct machine *m, const char *root, const char *cpuinfo
         arm_name(cpuinfo, root, m->cpu, sizeof m->cpu);
 
     topology_from_cpuinfo(m, cpuinfo);
-    struct topology t = { .root = root, .l3_index = caches_detect(m, root) };
-    if (sys_read(root, online, sizeof online, "/sys/devices/system/cpu/online") > 0)
-        cpulist_each(online, topology_add, &t);
-    if (t.processors) m->processors = t.processors;
-    if (t.cores) m->cores = t.cores;
-    if (t.sockets) m->sockets = t.sockets;
-    if (t.l3_bytes) m->cache_bytes[2] = t.l3_bytes;
-
+    const int first = topology_detect(m, root);
     if (sys_read(root, online, sizeof online, "/sys/devices/system/node/online") > 0 &&
         sys_cpulist_count(online) > 0)
         m->numa_nodes = sys_cpulist_count(online);
-    sys_read(root, m->governor, sizeof m->governor, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    sys_read(root, m->governor, sizeof m->governor, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor",
+             first);
     hypervisor_detect(m, root, flags);
 }

@@ -43,6 +43,9 @@ static const struct field MACHINE_FIELDS[] = {
     FIELD(FIELD_I64, struct machine, memory_available_bytes),
     FIELD(FIELD_I64, struct machine, cgroup_memory_bytes),
     FIELD(FIELD_NUM, struct machine, cgroup_cpus),
+    FIELD(FIELD_INT, struct machine, usable_processors),
+    FIELD(FIELD_INT, struct machine, usable_cores),
+    FIELD(FIELD_INT, struct machine, usable_threads),
     FIELD(FIELD_BOOL, struct machine, has_battery),
     FIELD(FIELD_BOOL, struct machine, on_battery),
 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum setting_kind {
     READ_TEXT,   /* the file's content */

@@ -134,6 +134,8 @@ struct opencl_measured {
     struct device_ceilings can;
 };
 
+#define CEILINGS_LOADED_RATIO 0.1 /* limits measured with more load of other programs are marked */
+
 enum { CEILINGS_MAX = 16, CEILINGS_OPENCL = 8, CEILINGS_READS = 12, CEILINGS_NODES = 16 };
 struct machine_ceilings {
     double read_bytes_s_1, read_bytes_s_all; /* one thread, all threads; NAN: not measured */
@@ -154,8 +156,8 @@ struct machine_ceilings {
         double ops_s_1, ops_s_all;
     } row[CEILINGS_MAX];
     int64_t measured_unix_ms;
-    double others_busy_ratio; /* METRIC_OTHERS_BUSY during the measurement; NAN: unknown. Above 0.1 the
-                                 ceilings are lower than the machine's true ones */
+    double others_busy_ratio; /* METRIC_OTHERS_BUSY during the measurement; NAN: unknown. Above
+                                 CEILINGS_LOADED_RATIO the ceilings are lower than the machine's true ones */
     double power_watts;       /* of the processors while all of them compute; 0 or NAN: unknown */
     struct gpu_ceilings gpu;  /* {0}: unknown */
     int opencl_count;

@@ -18,7 +18,7 @@
 #include "telemetry/recording/recording_files.h"
 #include "telemetry/recording/recording_mask.h"
 #include "telemetry/sensors/sensors.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* ---------------------------------------------------------------- collecting files */
 

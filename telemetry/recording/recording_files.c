@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* ---------------------------------------------------------------- collecting */
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "telemetry/metrics/metrics.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 struct groups {
     int64_t machine_bytes; /* a limit above it has no effect; -1: unknown */

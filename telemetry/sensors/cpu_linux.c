@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "telemetry/metrics/metrics.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* Reading a clock may interrupt its processor. So at most CLOCKS_READ processors are read, evenly spread,
  * which suffices for a mean. */

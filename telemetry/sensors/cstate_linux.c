@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "telemetry/metrics/metrics.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { CPUS_READ = 16 };
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "telemetry/metrics/metrics.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { DISKS = 256, SECTOR_BYTES = 512 /* in /proc/diskstats, whatever the disk uses */ };
 

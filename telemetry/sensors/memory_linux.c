@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "telemetry/metrics/metrics.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* Fields of /proc/meminfo in kB; the value of `less`, if given, is subtracted. */
 static const struct {

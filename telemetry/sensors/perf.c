@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* ---------------------------------------------------------------- events */
 

@@ -19,7 +19,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/process_tree.h"
 #include "telemetry/sensors/source.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { EVENTS = 3, UNITS = 2 /* kinds of cores in a hybrid processor */, BUSES = 2, THREADS_MAX = 1024 };
 

@@ -15,7 +15,7 @@
 
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/source.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { THREADS_MAX = 4096 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 static const int64_t WALK_NS = 450 * INT64_C(1000000); /* slightly less than the period of METRIC_PROC_CPU */
 

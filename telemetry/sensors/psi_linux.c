@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "telemetry/metrics/metrics.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { PRESSURES = 3 };
 static const struct {

@@ -13,7 +13,7 @@
 
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/source.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { KINDS = 5 };
 static const struct {
@@ -101,21 +101,22 @@ static void rapl_sample(void *state, struct sensors *s, double *row)
 {
     struct rapl *r = state;
     double watts[KINDS] = { 0 }; /* NAN when any domain is unknown: a partial sum would be wrong */
-    bool any[KINDS] = { false };
+    bool any[KINDS] = { false }, advanced = false;
     for (int i = 0; i < r->count; i++) {
         struct domain *d = &r->domain[i];
         if (!s->due[KIND[d->kind].metric]) continue;
         const double seconds = (double)(s->now_ns - d->energy.t_ns) / 1e9;
         const double uj = sys_number(s->root, "/sys/class/powercap/%s/energy_uj", d->zone);
         const double w = rate_next(&d->energy, uj, d->range_uj, s->now_ns) / 1e6;
+        advanced |= w > 0;
         watts[d->kind] += w;
         any[d->kind] = true;
-        if (!isnan(w)) d->total.joules = (isnan(d->total.joules) ? 0 : d->total.joules) + w * seconds;
+        if (w > 0) d->total.joules = (isnan(d->total.joules) ? 0 : d->total.joules) + w * seconds;
     }
     for (int i = 0; i < r->count; i++) s->energy[i] = r->domain[i].total;
     s->energies = r->count;
     for (int k = 0; k < KINDS; k++)
-        if (any[k]) row[KIND[k].metric] = watts[k];
+        if (any[k] && advanced) row[KIND[k].metric] = watts[k];
 }
 
 const struct source SOURCE_RAPL_LINUX = {

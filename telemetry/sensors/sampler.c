@@ -16,7 +16,7 @@
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/source.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 enum { RING_MS = 10 * 60 * 1000, CORES_MAX = 1024 };
 static const int64_t MS = 1000000;

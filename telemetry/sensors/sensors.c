@@ -12,7 +12,7 @@
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/source.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 /* cpu_linux stays first, because process_linux uses its totals of the same tick. */
 const struct source *const SOURCES[] = {
@@ -129,6 +129,11 @@ void telemetry_close(struct telemetry *t)
     free(t->shared.core_busy);
     free(t->shared.core_hertz);
     free(t);
+}
+
+void telemetry_freeze(struct telemetry *t)
+{
+    t->frozen = true;
 }
 
 void telemetry_monitor_process(struct telemetry *t, int pid)

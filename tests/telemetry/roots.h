@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "telemetry/recording/recording.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 #include "tests/check.h"
 
 struct root {

@@ -17,7 +17,7 @@
 #include "telemetry/recording/recording_files.h"
 #include "telemetry/recording/recording_mask.h"
 #include "telemetry/sensors/sensors.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 static char *read_text(const char *dir, const char *name)
 {

@@ -10,7 +10,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/sensors.h"
 #include "telemetry/sensors/source.h"
-#include "telemetry/sysfs/sysfs.h"
+#include "base/sysfs/sysfs.h"
 
 static double row[METRIC_SENSOR_COUNT];
 

@@ -463,6 +463,8 @@ static enum err_code bench_arm(struct bench *b, struct err *why)
         b->workload_i = last;
         return ERR_OK;
     }
+    const char *note;
+    for (size_t i = 0; (note = arm_note(arm, i)); i++) cli_note(b->g, "%s", note);
     if (!b->run.row.id) rc = bench_begin_run(b, arm_description(arm), why);
     if (!rc)
         rc = run_arm_opened(&b->run, b->config_i,

@@ -59,6 +59,9 @@ static const struct column COLUMNS[] = {
     { .name = "memory_available_bytes", .title = "memory available", .kind = COLUMN_BYTES },
     { .name = "cgroup_memory_bytes", .title = "memory limit (cgroup)", .kind = COLUMN_BYTES },
     { .name = "cgroup_cpus", .title = "processor limit (cgroup)", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "usable_processors", .title = "processors that qdyno may use", .kind = COLUMN_INT },
+    { .name = "usable_cores", .title = "cores that qdyno may use", .kind = COLUMN_INT },
+    { .name = "usable_threads", .title = "threads by default", .kind = COLUMN_INT },
     { .name = "gpus", .title = "GPUs", .kind = COLUMN_INT },
     { .name = "gpu_names", .title = "GPU" },
     { .name = "opencl_devices", .title = "OpenCL devices", .kind = COLUMN_INT },
@@ -157,6 +160,9 @@ static void put_machine(json_t *row, const struct machine *m)
     put_count(row, "memory_available_bytes", m->memory_available_bytes);
     put_count(row, "cgroup_memory_bytes", m->cgroup_memory_bytes);
     json_put_num(row, "cgroup_cpus", m->cgroup_cpus);
+    put_count(row, "usable_processors", m->usable_processors);
+    put_count(row, "usable_cores", m->usable_cores);
+    put_count(row, "usable_threads", m->usable_threads);
     put_gpus(row, m);
     put_text_or_null(row, "os", m->os);
     put_text_or_null(row, "kernel", m->kernel);
@@ -199,6 +205,12 @@ static void note_ceilings(struct table *t, const struct machine_ceilings *c)
         snprintf(all, sizeof all, isfinite(c->row[i].ops_s_all) ? "%.1f" : "n/a", c->row[i].ops_s_all * 1e-9);
         table_note(t, "  %-12s %-16s %26s %11s", c->row[i].name, c->row[i].isa, one, all);
     }
+    if (c->others_busy_ratio > CEILINGS_LOADED_RATIO)
+        table_note(
+            t,
+            "measured under load: other programs used %.0f %% of the processors meanwhile, so the limits of this machine "
+            "are higher than these; measure again when it is quiet",
+            100 * c->others_busy_ratio);
     table_note(t, "measured %s%s", clock_iso8601(c->measured_unix_ms, when, sizeof when),
                c->kernels.measured ? "; kernel times are stored, too" : "");
 }

@@ -331,19 +331,19 @@ static enum err_code supervisor_open(struct supervisor *s, struct err *why)
     struct machine m;
     const int most = s->o->rule.most;
     enum err_code rc = machine_detect(&m, "", why);
-    const int threads = s->o->threads ? s->o->threads : m.cores;
+    const int threads = s->o->threads ? s->o->threads : machine_threads(&m);
     if (!rc) rc = share_open(&s->share, most, why);
     if (!rc) rc = http_listen(&s->listener, s->o->host, s->o->port, &s->port, why);
     if (rc) return rc;
     fcntl(s->listener, F_SETFL, O_NONBLOCK); /* who is too slow for a connection must not wait for the next */
     snprintf(s->machine, sizeof s->machine, "%s", m.id);
     snprintf(s->address, sizeof s->address, "%s port %d", s->o->host, s->port);
-    if (threads * most > m.cores)
+    if (threads * most > machine_usable_cores(&m))
         cli_note(
             s->g,
-            "%d processes with %d thread%s each are more than the %d cores of this machine: --threads sets "
+            "%d processes with %d thread%s each are more than the %d cores that this process may use: --threads sets "
             "the threads of each",
-            most, threads, str_plural(threads), m.cores);
+            most, threads, str_plural(threads), machine_usable_cores(&m));
     s->planned = s->o->rule.least;
     return ERR_OK;
 }

@@ -264,6 +264,7 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
     struct table table;
     double value[METRIC_SENSOR_COUNT];
     if (telemetry_open(&t, root, &why)) return cli_fail(a, &why);
+    if (*root) telemetry_freeze(t);
     telemetry_monitor_process(t, (int)args_int(a, "--pid", 0));
     telemetry_sample(t, value);
     for (int i = 0; i < 10 && !cli_is_interrupted(g); i++)

@@ -308,7 +308,7 @@ void job_estimate_lines(struct background *b, const struct job *j)
         snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, j->text[0]);
         out->cursor = (int)j->id;
         suggestions_make(c, &(struct suggestion_source){ .form = form,
-                                                         .cores = s->machine_known ? s->machine.cores : 0,
+                                                         .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
                                                          .ctx_train = s->model.ctx_train,
                                                          .recipes = &s->recipes,
                                                          .folder = &s->folder,

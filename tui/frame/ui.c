@@ -56,7 +56,7 @@ void ui_suggestions(struct suggestions *out, const struct ui *u, const struct sn
     suggestions_make(out, &(struct suggestion_source){ .form = &u->form,
                                                        .commands = u->commands,
                                                        .command_count = u->command_count,
-                                                       .cores = s->machine_known ? s->machine.cores : 0,
+                                                       .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
                                                        .ctx_train = s->model.ctx_train,
                                                        .recipes = &s->recipes,
                                                        .folder = &s->folder,

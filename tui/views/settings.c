@@ -44,8 +44,9 @@ static const char *number_note(const struct snapshot *s, enum knob_id id, char *
     buf[0] = '\0';
     if (id == KNOB_THREADS && s->machine_known)
         snprintf(buf, size,
-                 "this machine has %d cores and %d logical CPUs: more threads only wait for each other",
-                 s->machine.cores, s->machine.processors);
+                 "%d cores and %d logical CPUs may be used here: more threads only wait for each other",
+                 machine_usable_cores(&s->machine),
+                 s->machine.usable_processors > 0 ? s->machine.usable_processors : s->machine.processors);
     if (id == KNOB_CTX && s->model.arch[0])
         snprintf(buf, size, "the model was trained on %" PRId64 " tokens: longer contexts give worse answers",
                  s->model.ctx_train);

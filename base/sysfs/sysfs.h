@@ -1,4 +1,4 @@
-/* telemetry/sysfs/sysfs.h - reads small files of /proc and /sys, and walks control groups, below a root
+/* base/sysfs/sysfs.h - reads small files of /proc and /sys, and walks control groups, below a root
  * folder that can be replaced.
  *
  * `root` is "" for this machine, or a folder that holds recorded proc/ and sys/ trees. No function here

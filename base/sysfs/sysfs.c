@@ -1,5 +1,5 @@
-/* telemetry/sysfs/sysfs.c - reads small files of the kernel, and parses fields and lists. */
-#include "telemetry/sysfs/sysfs.h"
+/* base/sysfs/sysfs.c - reads small files of the kernel, and parses fields and lists. */
+#include "base/sysfs/sysfs.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* telemetry/sysfs/cgroup.c - finds and reads control groups. */
-#include "telemetry/sysfs/sysfs.h"
+/* base/sysfs/cgroup.c - finds and reads control groups. */
+#include "base/sysfs/sysfs.h"
 
 #include <math.h>
 #include <stdio.h>
