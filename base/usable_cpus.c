@@ -222,7 +222,7 @@ const char *usable_cpus_warning(const struct usable_cpus *u, int threads, char *
     snprintf(
         buf, size,
         "%d threads, but this process may use %s: the threads wait for each other, which can be many times slower; "
-        "%d threads (the default) would not",
+        "threads=%d, the default, avoids that",
         threads, limits, u->threads);
     return buf;
 }
