@@ -219,6 +219,15 @@ bool str_starts(const char *text, const char *prefix)
     return !strncmp(text, prefix, strlen(prefix));
 }
 
+bool str_put(char *out, size_t size, const char *text)
+{
+    const size_t n = text ? strlen(text) : 0;
+    const bool fits = n < size;
+    if (fits && n) memcpy(out, text, n);
+    out[fits ? n : 0] = '\0';
+    return fits;
+}
+
 bool str_ends(const char *text, const char *suffix)
 {
     size_t n = strlen(text), m = strlen(suffix);

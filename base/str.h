@@ -50,6 +50,10 @@ const char *str_from_bytes(int64_t bytes, char *buf, size_t size);
  * buf: at least 32 bytes. Returns buf. */
 const char *str_from_double(double v, char *buf, size_t size);
 
+/* Copies the whole text, NULL as "". False, and out is "": it does not fit. For texts that mean something
+ * else when they are cut: paths, config lines, commands. */
+bool str_put(char *out, size_t size, const char *text);
+
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
 

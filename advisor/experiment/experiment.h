@@ -302,6 +302,10 @@ struct experiment_spec {
     uint64_t seed;
     int64_t resume_id; /* 0: a new run */
 };
+/* What opening arm `arm` would refuse (arm_check). The message begins with the arm. */
+enum err_code experiment_check_arm(const struct experiment_spec *s, int arm, struct err *why);
+/* The same for the arms without which nothing can be compared: A, and B of two. The others may fail. */
+enum err_code experiment_check(const struct experiment_spec *s, struct err *why);
 /* Replaces zeros by defaults. ERR_USAGE for an impossible specification. */
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
 /* A sign-flip permutation test cannot reach a level of 5 % with fewer blocks: 2 / 2^6 = 3 %. */

@@ -212,6 +212,23 @@ static int64_t arms_memory_available(const struct experiment *x)
     return bytes;
 }
 
+enum err_code experiment_check_arm(const struct experiment_spec *s, int arm, struct err *why)
+{
+    const struct config *c = &s->config[arm];
+    const struct workload *w = experiment_workload(s, arm);
+    if (w->train) return ERR_OK; /* a new model from random weights: there is no file */
+    const int ctx = config_int(c, KNOB_CTX) ? 0 : workload_ctx(w);
+    const enum err_code rc = arm_check(c, s->model, ctx, workload_sequences_for(w, c), why);
+    return rc ? err_prefix(why, "arm %c", 'A' + arm) : ERR_OK;
+}
+
+enum err_code experiment_check(const struct experiment_spec *s, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < s->arms && (i == 0 || s->arms == 2) && !rc; i++) rc = experiment_check_arm(s, i, why);
+    return rc;
+}
+
 /* Computes the memory plan of an arm before its process starts. False when that is impossible. */
 static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, int arm)
 {

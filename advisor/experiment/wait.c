@@ -25,7 +25,9 @@ enum flow experiment_wait_until_quiet(struct experiment *x)
     const int64_t waited = clock_ns() - begun;
     x->clock.paused_ns += waited;
     experiment_log_event(
-        x, "wait", quiet ? "the machine is quiet after %.0f s" : "not quiet after %.0f s: measuring anyway",
+        x, "wait",
+        quiet ? "nothing disturbed the machine in the last second: measuring, after a wait of %.0f s"
+              : "other programs still disturb the machine after a wait of %.0f s: measuring anyway",
         (double)waited * 1e-9);
     return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_CONTINUE;
 }

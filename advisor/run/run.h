@@ -64,6 +64,12 @@ struct arm_spec {
     const struct log *log;
 };
 
+/* What arm_open() would refuse about the config, its model file, its recipe, or the program of its engine,
+ * without starting a process; whether it fits into memory is not checked. `model`: the file of a config that
+ * names none; ctx, sequences: as in struct arm_spec. Takes milliseconds: headers are read, weights are not.
+ */
+enum err_code arm_check(const struct config *c, const char *model, int ctx, int sequences, struct err *why);
+
 /* Starts the process and loads the config. *out owned: arm_close. Errors: as model_open says in the worker;
  * ERR_FIT when the worker was killed for memory; ERR_INTERNAL when it died otherwise (signal named), or when
  * it hung or was stopped, and so was killed. The same holds for all requests. */

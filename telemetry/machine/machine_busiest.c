@@ -112,10 +112,18 @@ static int sum_by_name(struct process_row *sum, const struct process_list *befor
     return n;
 }
 
-static void put_share(struct str *s, const char *name, long long ticks, long long all)
+static void put_share(struct str *s, const char *before, const char *name, long long ticks, long long all)
 {
     const double percent = 100 * (double)ticks / (double)all;
-    if (percent >= LEAST_PERCENT) str_printf(s, "%s%s %.0f %%", s->len ? ", " : "", name, percent);
+    if (percent >= LEAST_PERCENT) str_printf(s, "%s%s%s %.0f %%", s->len ? ", " : "", before, name, percent);
+}
+
+/* Processes with the name of our own program are another one of it, with its workers: to a reader, the bare
+ * name would be this one. */
+static const char *before_name(const struct process_list *l, const char *name, int own_pid)
+{
+    const struct process_row *own = row_find(l, own_pid);
+    return own && !strcmp(own->name, name) ? "another " : "";
 }
 
 char *process_lists_compare(char *buf, size_t size, const struct process_list *before,
@@ -128,8 +136,9 @@ char *process_lists_compare(char *buf, size_t size, const struct process_list *b
         long long known;
         mark_own(after, own_pid);
         const int n = sum_by_name(sum, before, after, &known);
-        for (int i = 0; i < MIN(n, SHOWN); i++) put_share(&s, sum[i].name, sum[i].ticks, all);
-        put_share(&s, "processes that ended meanwhile", after->busy - before->busy - known, all);
+        for (int i = 0; i < MIN(n, SHOWN); i++)
+            put_share(&s, before_name(after, sum[i].name, own_pid), sum[i].name, sum[i].ticks, all);
+        put_share(&s, "", "processes that ended meanwhile", after->busy - before->busy - known, all);
     }
     snprintf(buf, size, "%s", str_text(&s));
     free(sum);

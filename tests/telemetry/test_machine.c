@@ -529,7 +529,7 @@ static void busy_programs_are_named(void **state)
     assert_non_null(mkdtemp(root));
     snprintf(path, sizeof path, "%s/proc", root);
     assert_int_equal(mkdir(path, 0700), 0);
-    static const char *const PIDS[] = { "10", "11", "12", "13", "20", "21" };
+    static const char *const PIDS[] = { "10", "11", "12", "13", "20", "21", "30", "31" };
     for (size_t i = 0; i < COUNT_OF(PIDS); i++) {
         snprintf(path, sizeof path, "%s/proc/%s", root, PIDS[i]);
         assert_int_equal(mkdir(path, 0700), 0);
@@ -539,6 +539,7 @@ static void busy_programs_are_named(void **state)
     write_file(root, "proc/11/stat", "11 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 5 5 0 0\n");
     write_file(root, "proc/13/stat", "13 (idle) S 1 1 1 0 -1 0 0 0 0 0 70 5 0 0\n");
     write_file(root, "proc/20/stat", "20 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 10 10 0 0\n");
+    write_file(root, "proc/30/stat", "30 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 10 10 0 0\n");
     assert_true(process_list_read(&before, root));
     write_file(root, "proc/stat", "cpu 1600 0 600 8300 0 0 0 0\n");
     write_file(root, "proc/10/stat", "10 (cc1) R 1 1 1 0 -1 0 0 0 0 0 300 100 0 0\n");   /* 250 */
@@ -546,9 +547,12 @@ static void busy_programs_are_named(void **state)
     write_file(root, "proc/11/stat", "11 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 105 5 0 0\n"); /* 100 */
     write_file(root, "proc/20/stat", "20 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 20 20 0 0\n");   /* 20, own */
     write_file(root, "proc/21/stat", "21 (qdyno) R 20 1 1 0 -1 0 0 0 0 0 90 10 0 0\n");  /* 100, its worker */
+    write_file(root, "proc/30/stat", "30 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 20 20 0 0\n"); /* another one: 20, */
+    write_file(root, "proc/31/stat",
+               "31 (qdyno) R 30 1 1 0 -1 0 0 0 0 0 30 10 0 0\n"); /* and its worker: 40 */
     assert_true(process_list_read(&after, root));
     assert_string_equal(process_lists_compare(text, sizeof text, &before, &after, 20),
-                        "cc1 30 %, a) b (c 10 %, processes that ended meanwhile 18 %");
+                        "cc1 30 %, a) b (c 10 %, another qdyno 6 %, processes that ended meanwhile 12 %");
     free(before.row);
     free(after.row);
     assert_string_equal(machine_busiest(text, sizeof text, "/nowhere", 20, 1), "");

@@ -162,6 +162,10 @@ struct snapshot *fixture_idle(void)
     m->params = 24407712;
     m->weight_bytes = 48900000;
     ledger_fill(&s->summary);
+    s->proposals.count = 2;
+    PUT(s->proposals.row[0].line, "q8_0");
+    s->proposals.row[0].changes_answers = true;
+    PUT(s->proposals.row[1].line, "threads=1");
     s->run_count = 0;
     log_put(s, 1, LOG_INFO, "limits measured: reads 24.1 GB/s with 2 threads");
     return s;

@@ -188,6 +188,61 @@ static void the_running_load_changes(void **state)
     free(idle);
 }
 
+/* A path of `bytes` bytes below `before`. */
+static const char *long_path(char *buf, const char *before, int bytes)
+{
+    int n = sprintf(buf, "%s", before);
+    while (n < bytes) {
+        buf[n] = n % 200 == 199 ? '/' : 'p';
+        n++;
+    }
+    buf[n] = '\0';
+    return buf;
+}
+
+/* A bug: a command line was cut at 639 bytes and the rest of it ran, so that hqq,bits=8 wrote 4 bits. */
+static void a_long_command_is_whole_or_refused(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    struct ui u = { .view = VIEW_MODEL };
+    char path[MODEL_PATH], out[MODEL_PATH], recipe[FORM_TEXT], want[COMMAND_TEXT];
+    snprintf(s->model_path, sizeof s->model_path, "%s", long_path(path, "/models/", 500));
+    long_path(out, "/tmp/", 460);
+    strcat(out, ".gguf");
+    form_show(&u.form, FORM_QUANTIZE, (const char *const[FORM_FIELDS]){ "hqq,bits=8", "", out });
+    struct effect e = { 0 };
+    CHECK(action_run_form(&u, s, &e));
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
+    snprintf(want, sizeof want, "qdyno quantize %s %s -R hqq,bits=8", path, out);
+    CHECK_STR(e.command, want);
+    CHECK_STR(e.makes, out);
+    struct job j = { 0 };
+    job_put_text(&j, 0, e.command); /* what runs it holds all of it */
+    CHECK_STR(j.text[0], want);
+    CHECK(!j.too_long);
+
+    memset(recipe, '\'', sizeof recipe - 1); /* each becomes four bytes in a shell word */
+    recipe[sizeof recipe - 1] = '\0';
+    form_show(&u.form, FORM_QUANTIZE, (const char *const[FORM_FIELDS]){ recipe, "", out });
+    CHECK(action_run_form(&u, s, &e));
+    CHECK(e.is_error);
+    CHECK_EQ(e.requests, 0);
+    char more[JOB_TEXT + 1];
+    job_put_text(&j, 1, long_path(more, "/", JOB_TEXT));
+    CHECK(j.too_long);
+    CHECK_STR(j.text[1], "");
+
+    form_show(&u.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ long_path(more, "/", MODEL_PATH) });
+    e = action_form_accept(&u, s);
+    CHECK(e.is_error && !e.job.run);
+    form_show(&u.form, FORM_PUSH, (const char *const[FORM_FIELDS]){ long_path(more, "http://h/", 900) });
+    e = action_form_accept(&u, s);
+    CHECK_STR(e.job.text[0], more);
+    CHECK_STR(u.push_url, more); /* the next push goes to the same address */
+    free(s);
+}
+
 static void every_action_of_the_key_table_is_handled(void **state)
 {
     (void)state;
@@ -210,6 +265,7 @@ int main(void)
         cmocka_unit_test(views_read_the_database_again),
         cmocka_unit_test(a_busy_machine_is_no_dead_end),
         cmocka_unit_test(the_running_load_changes),
+        cmocka_unit_test(a_long_command_is_whole_or_refused),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,6 +120,33 @@ static void editing(void **state)
     for (int i = 0; i < 3000; i++) form_key(&f, UI_KEY_DELETE);
 }
 
+/* A part of a config line or a path is another one, so a field that had no room is invalid. */
+static void a_text_that_does_not_fit_is_invalid(void **state)
+{
+    (void)state;
+    struct form f;
+    char text[FORM_TEXT + 1];
+    memset(text, '1', sizeof text);
+    memcpy(text, "threads=", 8);
+    text[FORM_TEXT] = '\0';
+    form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "threads=2", "tg64" });
+    CHECK_STR(f.field[AB_B].error, "");
+    form_put(&f, AB_B, text);
+    CHECK_STR(f.field[AB_B].text, "");
+    assert_non_null(strstr(f.field[AB_B].error, "too long"));
+    f.focus = AB_B;
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_EDITED); /* not accepted */
+    type(&f, "threads=4");
+    CHECK_STR(f.field[AB_B].error, "");
+    form_show(&f, FORM_COMMAND, (const char *const[FORM_FIELDS]){ "show 1" });
+    form_key(&f, UI_KEY_END);
+    for (int i = 0; i < FORM_TEXT; i++) type(&f, "1");
+    assert_non_null(strstr(f.field[0].error, "too long"));
+    CHECK_EQ(form_key(&f, UI_KEY_ENTER), FORM_EDITED);
+    form_key(&f, UI_KEY_BACKSPACE);
+    CHECK_STR(f.field[0].error, "");
+}
+
 static void hints(void **state)
 {
     (void)state;
@@ -156,6 +183,7 @@ int main(void)
         cmocka_unit_test(proposals_are_replaced),
         cmocka_unit_test(errors_while_typing),
         cmocka_unit_test(editing),
+        cmocka_unit_test(a_text_that_does_not_fit_is_invalid),
         cmocka_unit_test(hints),
         cmocka_unit_test(other_forms),
     };

@@ -77,9 +77,11 @@ static struct snapshot *make_random(void)
 static struct snapshot *make_busy(void)
 {
     struct snapshot *s = fixture_running();
-    s->busy = (struct busy_state){
-        .is_busy = true, .others = 0.31, .steal = 0, .by = "cc1 22 %, ld 6 %, python3 3 %"
-    };
+    s->busy = (struct busy_state){ .is_busy = true,
+                                   .others = 0.31,
+                                   .steal = 0,
+                                   .by = "cc1 22 %, ld 6 %, python3 3 %",
+                                   .by_ms = s->unix_ms - 3000 };
     return s;
 }
 
@@ -217,6 +219,7 @@ static void golden_form_and_ascii(void **state)
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0,tread=2", "tg64" });
     u.form.focus = 1;
     u.form.field[1].touched = true;
+    s->checked.of = form_hash(&u.form, s->model_path);
     char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
     check_golden("tui_form_80x24", text);
     free(text);
@@ -439,12 +442,14 @@ static void busy_names_and_offers(void **state)
 {
     (void)state;
     struct snapshot *s = fixture_idle();
-    s->busy = (struct busy_state){ .is_busy = true, .others = 0.78, .steal = 0, .by = "cc1 40 %, ld 12 %" };
+    s->busy = (struct busy_state){
+        .is_busy = true, .others = 0.78, .steal = 0, .by = "cc1 40 %, ld 12 %", .by_ms = s->unix_ms - 12000
+    };
     static const enum view VIEWS_OF_IT[] = { VIEW_AB, VIEW_TUNE, VIEW_LIVE };
     for (size_t i = 0; i < COUNT_OF(VIEWS_OF_IT); i++) {
         struct ui u = { .view = VIEWS_OF_IT[i] };
         char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
-        CHECK_CONTAINS(text, "! busy: other programs use 78% (limit 10%): cc1 40 %, ld 12 %");
+        CHECK_CONTAINS(text, "! busy: other programs use 78% (limit 10%); 12 s ago: cc1 40 %, ld 12 %");
         CHECK_CONTAINS(text, "i wait until quiet   % measure under load");
         free(text);
     }

@@ -8,8 +8,6 @@
 #include "advisor/stats/stats.h"
 #include "db/db.h"
 #include "engine/config/config.h"
-#include "engine/gguf/gguf.h"
-#include "engine/import/import.h"
 #include "kernels/kernels.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/metrics/metrics.h"
@@ -547,21 +545,6 @@ static int ab_print(const struct cli_global *g, const struct cli_args *a, const 
     return status;
 }
 
-/* A model of arm A, or of one of two arms, that is no model file: an error before anything is measured or
- * stored. With more arms the others are still compared. */
-static enum err_code models_check(const struct experiment_spec *s, struct err *why)
-{
-    for (int i = 0; i < s->arms && (i == 0 || s->arms == 2); i++) {
-        struct gguf *g = NULL;
-        const char *own = config_model_file(&s->config[i], ""),
-                   *path = config_model_file(&s->config[i], s->model);
-        enum err_code rc = *path ? model_file_open_any_type(&g, path, why) : ERR_OK;
-        gguf_close(g);
-        if (rc) return *own ? err_prefix(why, "arm %c", 'A' + i) : rc;
-    }
-    return ERR_OK;
-}
-
 int command_ab(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -570,7 +553,8 @@ int command_ab(const struct cli_global *g, const struct cli_args *a)
     int status;
     enum err_code rc = s && spec ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) rc = spec_read(spec, g, a, &why);
-    if (!rc) rc = models_check(spec, &why);
+    if (!rc && !spec->resume_id)
+        rc = experiment_check(spec, &why); /* before anything is measured or stored */
     struct trained_context trained = { 0 };
     if (!rc) ab_check_contexts(&trained, g, spec);
     if (!rc) rc = ab_run(g, a, spec, s, &why);

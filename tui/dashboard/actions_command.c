@@ -3,16 +3,17 @@
  * as another process. The dashboard asks first if a command cannot be undone. */
 #include "tui/dashboard/actions.h"
 
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The command line of an action, with these requests. */
+/* The command line of an action, with these requests; an error when it does not fit. */
 static struct effect command_effect(enum action action, const struct ui *ui, const struct snapshot *s,
                                     unsigned requests)
 {
     struct effect e = { .requests = requests };
     equivalent_command(action, ui, s, e.command, sizeof e.command);
-    return e;
+    return !e.command[0] && (requests & REQUEST_RUN_COMMAND) ? effect_too_long() : e;
 }
 
 /* ---------------------------------------------------------------- runs of the history */
@@ -101,7 +102,7 @@ struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char
     e.queue = QUEUE_NETWORK;
     e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s) };
     job_put_text(&e.job, 0, url);
-    snprintf(ui->push_url, sizeof ui->push_url, "%.255s", url);
+    str_put(ui->push_url, sizeof ui->push_url, url);
     return e;
 }
 
@@ -123,17 +124,18 @@ struct effect action_push(struct ui *ui, const struct snapshot *s)
 static struct effect question_ask(struct ui *ui, const char *command, const char *makes, const char *text)
 {
     struct question *q = &ui->question;
+    char whole[PATH_MAX];
+    if (!str_starts(command, "qdyno ") || !str_put(q->line, sizeof q->line, command + strlen("qdyno ")) ||
+        !str_put(q->makes, sizeof q->makes, makes ? form_path(makes, whole, sizeof whole) : ""))
+        return effect_too_long();
     snprintf(q->text, sizeof q->text, "%s", text);
-    snprintf(q->line, sizeof q->line, "%s", command + strlen("qdyno "));
-    snprintf(q->makes, sizeof q->makes, "%s", makes ? makes : "");
     return effect_none();
 }
 
 struct effect action_answer(struct ui *ui, const struct snapshot *s, bool yes)
 {
-    struct effect e = { .requests = REQUEST_RUN_COMMAND };
+    struct effect e = effect_command("qdyno %s", ui->question.line);
     char why[300];
-    snprintf(e.command, sizeof e.command, "qdyno %.1590s", ui->question.line);
     memcpy(e.makes, ui->question.makes, sizeof e.makes);
     ui->question.text[0] = '\0';
     if (!yes) return effect_message("nothing was changed");
@@ -152,16 +154,16 @@ static bool line_is_final(const char *line)
 struct effect action_run_typed(struct ui *ui, const char *line)
 {
     const bool is_tune = command_is_tune(line);
-    struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = !is_tune };
+    struct effect e = effect_command("qdyno %s", line);
+    e.opens_output = !is_tune;
     if (is_tune) action_enter_view(ui, VIEW_TUNE);
-    snprintf(e.command, sizeof e.command, "qdyno %s", line);
     return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
 }
 
 /* The quality view says that this key runs the command which it shows. */
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
-    char line[1600] = "";
+    char line[COMMAND_TEXT] = "";
     if (ui->view == VIEW_QUALITY) screen_command(ui, s, line, sizeof line);
     const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
     form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });
@@ -191,7 +193,7 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
     static const char AFTER[] =
         "run, bench and the dashboard will use it; the configuration applied before is "
         "kept in a .previous file.";
-    char command[1600], text[400];
+    char command[COMMAND_TEXT], text[400];
     const struct advice *a = ui_advice(ui, s);
     equivalent_command(DO_APPLY, ui, s, command, sizeof command);
     if (ui->view == VIEW_TUNE)
@@ -252,13 +254,13 @@ struct effect action_model(struct ui *ui, const struct snapshot *s)
 /* FOLDER/STEM-SUFFIX.gguf: in the model's folder if it is writable, else in the current one. */
 static void path_beside_model(const struct snapshot *s, const char *suffix, char *out, size_t size)
 {
-    char folder[512], stem[512];
+    char folder[MODEL_PATH], stem[MODEL_PATH];
     const char *path = s->model_path, *slash = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
     snprintf(stem, sizeof stem, "%s", slash ? slash + 1 : path);
     if (str_ends(stem, ".gguf")) stem[strlen(stem) - strlen(".gguf")] = '\0';
     const bool writable = !access(*folder ? folder : ".", W_OK | X_OK);
-    snprintf(out, size, "%.400s%.200s-%.80s.gguf", writable ? folder : "", stem, suffix);
+    snprintf(out, size, "%s%.*s-%.80s.gguf", writable ? folder : "", NAME_MAX - 90, stem, suffix);
 }
 
 /* The fields of FORM_QUANTIZE. */
@@ -318,13 +320,15 @@ struct effect action_tune(struct ui *ui, const struct snapshot *s)
 /* Run the command of the form, or ask first where it would replace the file `path` (NULL: it writes none). */
 static struct effect form_run(struct ui *ui, const struct snapshot *s, enum action action, const char *path)
 {
-    char whole[4096], text[400];
+    char whole[PATH_MAX], text[400];
     struct effect e = command_effect(action, ui, s, REQUEST_RUN_COMMAND);
     form_hide(&ui->form); /* keeps the texts: `path` stays valid */
-    if (path) snprintf(e.makes, sizeof e.makes, "%s", path);
-    if (!path || access(form_path(path, whole, sizeof whole), F_OK)) return e;
-    const size_t n = strlen(e.command);
-    if (action == DO_QUANTIZE) snprintf(e.command + n, sizeof e.command - n, " --force");
+    if (path && !str_put(e.makes, sizeof e.makes, form_path(path, whole, sizeof whole)))
+        return effect_too_long();
+    if (!path || access(whole, F_OK)) return e;
+    if (action == DO_QUANTIZE && strlen(e.command) + strlen(" --force") >= sizeof e.command)
+        return effect_too_long();
+    if (action == DO_QUANTIZE) strcat(e.command, " --force");
     snprintf(text, sizeof text, "%.300s exists already. Replace it?", whole);
     return question_ask(ui, e.command, path, text);
 }
@@ -332,7 +336,7 @@ static struct effect form_run(struct ui *ui, const struct snapshot *s, enum acti
 static struct effect baseline_run(struct ui *ui, const struct snapshot *s)
 {
     const struct baseline_list *known = &s->baselines;
-    char command[1600], text[400];
+    char command[COMMAND_TEXT], text[400];
     for (int i = 0; i < known->count; i++) {
         if (strcmp(known->row[i].name, ui->form.field[0].text) != 0) continue;
         equivalent_command(DO_BASELINE, ui, s, command, sizeof command);
@@ -350,7 +354,10 @@ static struct effect quantize_run(struct ui *ui, const struct snapshot *s)
     const struct form *f = &ui->form;
     const char *why = recipe_refusal(&s->recipes, f->field[QUANTIZE_RECIPE].text);
     if (*why) return effect_error("%s: %s", f->field[QUANTIZE_RECIPE].text, why);
-    form_path(f->field[QUANTIZE_OUT].text, ui->made, sizeof ui->made);
+    char path[PATH_MAX];
+    if (!str_put(ui->made, sizeof ui->made, form_path(f->field[QUANTIZE_OUT].text, path, sizeof path)))
+        return effect_error("the path of the file to write has more than %d bytes: choose a shorter one",
+                            (int)sizeof ui->made - 1);
     return form_run(ui, s, DO_QUANTIZE, f->field[QUANTIZE_OUT].text);
 }
 

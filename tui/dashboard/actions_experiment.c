@@ -32,7 +32,7 @@ static const char *second_arm(const struct ui *ui, const struct snapshot *s, con
 static void open_ab_form(struct ui *ui, const struct snapshot *s, const struct advice *advice)
 {
     char workload[600] = "tg64";
-    const char *first = first_arm(ui, s), *second = second_arm(ui, s, "q8_0");
+    const char *first = first_arm(ui, s), *second = second_arm(ui, s, proposed_line(s, first));
     if (ui->default_workload) snprintf(workload, sizeof workload, "%s", ui->default_workload);
     if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
     if (advice) {
@@ -65,9 +65,7 @@ struct effect action_verify(struct ui *ui, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(ui, s);
     if (a && !strcmp(a->line, "default")) { /* an A/B of the default against itself says nothing */
-        struct effect e = { .requests = REQUEST_RUN_COMMAND };
-        snprintf(e.command, sizeof e.command, "%s", a->check);
-        return e;
+        return effect_command("%s", a->check);
     }
     open_verify_form(ui, s);
     return action_form_accept(ui, s);
@@ -205,8 +203,8 @@ struct effect action_open(struct ui *ui, const struct snapshot *s)
     }
     const struct run_line *r = ui_run(ui, s);
     if (r && strcmp(r->kind, "ab") != 0) { /* only an A/B has a view; other runs are shown as text */
-        struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = true };
-        snprintf(e.command, sizeof e.command, "qdyno show %lld", (long long)r->id);
+        struct effect e = effect_command("qdyno show %lld", (long long)r->id);
+        e.opens_output = true;
         return e;
     }
     struct effect e = effect_job(QUEUE_DATABASE, job_load_run, NULL);
@@ -225,7 +223,7 @@ struct effect action_write(struct ui *ui, const struct snapshot *s)
                         : s->experiment_known ? s->experiment.arm[0].line
                         : ui->default_arm[0]  ? ui->default_arm[0]
                                               : "default";
-    const char *second = again ? s->write.arm[1].line : second_arm(ui, s, "q4_0");
+    const char *second = again ? s->write.arm[1].line : second_arm(ui, s, proposed_method(s));
     form_show(&ui->form, FORM_WRITE,
               (const char *const[FORM_FIELDS]){ again ? s->write.prompt : "One day",
                                                 *first ? first : "default", *second ? second : "default" });

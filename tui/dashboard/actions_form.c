@@ -1,6 +1,7 @@
 /* tui/dashboard/actions_form.c - keys in forms and in the palette: typing, suggestions, and accepting. */
 #include "tui/dashboard/actions.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +9,36 @@
 
 static struct effect model_read(struct ui *ui)
 {
-    char path[640];
-    return effect_job(QUEUE_DATABASE, job_read_model, form_path(ui->form.field[0].text, path, sizeof path));
+    char path[PATH_MAX];
+    form_path(ui->form.field[0].text, path, sizeof path);
+    if (strlen(path) >= MODEL_PATH)
+        return effect_error(
+            "the path of a model can have %d bytes here and this one has %d: use a shorter path or a "
+            "symbolic link",
+            MODEL_PATH - 1, (int)strlen(path));
+    return effect_job(QUEUE_DATABASE, job_read_model, path);
+}
+
+/* The field whose text the command would refuse, and why; -1: none is known. A check that has not ended yet
+ * refuses nothing: the command makes it again before it starts. */
+static int refused_field(const struct ui *ui, const struct snapshot *s, const char **why)
+{
+    for (int i = 0; i < FORMS[ui->form.kind].fields; i++)
+        if (form_field_state(ui, s, i, why) == FIELD_REFUSED) return i;
+    return -1;
 }
 
 struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
 {
     struct form *f = &ui->form;
     struct effect e = { 0 };
+    const char *why;
+    const int refused = refused_field(ui, s, &why);
+    if (refused >= 0) {
+        f->focus = refused;
+        f->tried = true;
+        return effect_error("%.500s", why);
+    }
     if (action_run_form(ui, s, &e)) return e;
     if (f->kind == FORM_SETTING) return action_set(ui, s);
     if (f->kind == FORM_LOAD) return action_change_load(ui, s);

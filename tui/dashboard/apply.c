@@ -204,9 +204,19 @@ static void measuring_requests(struct dashboard *d, unsigned r, const struct job
     if ((r & REQUEST_STOP_WRITING) && d->write) sidebyside_stop(d->write);
 }
 
+/* Whether all texts of the effect are whole. Without this, a part of a command or of a path would run. */
+static bool effect_is_whole(const struct effect *e)
+{
+    return !e->job.too_long && (!(e->requests & REQUEST_RUN_COMMAND) || str_starts(e->command, "qdyno "));
+}
+
 void effect_apply(struct dashboard *d, const struct effect *e)
 {
     const unsigned r = e->requests;
+    if (!effect_is_whole(e)) {
+        dashboard_message(d, true, "%s", effect_too_long().message);
+        return;
+    }
     background_filter_history(d->background, d->ui.filter);
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */

@@ -112,14 +112,23 @@ void job_change_server(struct background *b, const struct job *j); /* 0 config l
 /* 0 command line without "qdyno"; 1 the file it writes, "" none; id 1: open its output when it ends */
 void job_run_command(struct background *b, const struct job *j);
 void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
+/* 0 to FORM_FIELDS - 1: the fields; FORM_CHECK_MODEL: the model; id: form_hash(); other_id: enum form_kind */
+enum { FORM_CHECK_MODEL = FORM_FIELDS };
+void job_check_form(struct background *b, const struct job *j);
 void job_estimate_lines(struct background *b,
                         const struct job *j); /* 0 config line, id cursor; 1 model; 2 workload */
 
 /* ---------------------------------------------------------------- parts of jobs */
 
+/* Configurations that run on the model in g, at `path` (jobs_proposals.c). */
+void proposals_make(struct proposals *out, const struct gguf *g, const struct model_shape *shape,
+                    const char *path);
+
 /* Publish what the database holds about the model on screen: quality, latencies, sensitivity. */
 void background_read_results(struct background *b, struct db *d);
 void background_read_baselines(struct background *b, struct db *d);
+/* Publish the stored limits of the machine where they are newer: a command may have measured them. */
+void background_read_limits(struct background *b);
 /* Compute the advice on screen again, with what was measured since; nothing if there is none. */
 void background_refresh_advice(struct background *b);
 /* Publish the rows of the history found with this filter, or why they cannot be read; nothing if another

@@ -18,6 +18,7 @@ void job_find_busiest(struct background *b, const struct job *j)
     machine_busiest(by, sizeof by, "", getpid(), BUSIEST_WINDOW_MS);
     pthread_mutex_lock(&b->lock);
     memcpy(b->known.busy.by, by, sizeof by);
+    b->known.busy.by_ms = clock_unix_ms();
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -40,8 +41,10 @@ static bool still_busy(const struct busy_state *b)
 static void busy_step(struct dashboard *d)
 {
     struct busy_state *b = &d->busy;
+    b->cpu = mean_move(b->cpu, d->s->sensor[METRIC_CPU_BUSY]);
     b->others = mean_move(b->others, d->s->sensor[METRIC_OTHERS_BUSY]);
     b->steal = mean_move(b->steal, d->s->sensor[METRIC_CPU_STEAL]);
+    if (b->others > b->cpu) b->others = b->cpu; /* a part of it, although read at a slightly different time */
     b->is_busy = still_busy(b);
     d->quiet_steps = b->is_busy ? 0 : d->quiet_steps + 1;
 }
@@ -81,7 +84,13 @@ void dashboard_watch_busy(struct dashboard *d)
         busy_step(d);
     }
     memcpy(d->busy.by, d->s->busy.by, sizeof d->busy.by);
+    d->busy.by_ms = d->s->busy.by_ms;
     d->s->busy = d->busy;
+    /* Every view shows these means: a sample of the same figure beside its mean would look like a
+     * contradiction. */
+    d->s->sensor[METRIC_CPU_BUSY] = d->busy.cpu;
+    d->s->sensor[METRIC_OTHERS_BUSY] = d->busy.others;
+    d->s->sensor[METRIC_CPU_STEAL] = d->busy.steal;
     request_busiest(d, now);
     continue_when_quiet(d);
 }

@@ -79,8 +79,23 @@ static void collect_events(struct snapshot *s)
     memcpy(s->log, all + n - s->log_count, sizeof s->log[0] * (size_t)s->log_count);
 }
 
+/* Another model was chosen: what was measured of the last one must not stand beside its facts. The history
+ * keeps it. */
+static void forget_other_model(struct dashboard *d)
+{
+    const bool changed = d->model_shown[0] && strcmp(d->model_shown, d->s->model_path) != 0;
+    memcpy(d->model_shown, d->s->model_path, sizeof d->model_shown);
+    if (!changed || dashboard_is_running(d)) return;
+    experiment_close(d->experiment);
+    d->experiment = NULL;
+    d->last_known = d->was_running = false;
+    memset(&d->decode, 0, sizeof d->decode);
+    memset(&d->prefill, 0, sizeof d->prefill);
+}
+
 static void collect_experiment(struct dashboard *d)
 {
+    forget_other_model(d);
     struct experiment *started = background_take_started(d->background);
     if (started) {
         experiment_close(d->experiment); /* it has finished: a second start is refused otherwise */
@@ -213,6 +228,18 @@ static void request_estimates(struct dashboard *d)
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) memcpy(l->estimated, want, sizeof want);
 }
 
+/* The command's own checks of the texts in the form. */
+static void request_check(struct dashboard *d)
+{
+    const struct form *f = &d->ui.form;
+    const uint64_t want = form_hash(f, d->s->model_path);
+    struct job j = { .run = job_check_form, .id = (int64_t)want, .other_id = f->kind };
+    if (d->lookups.checked == want || d->s->checked.of == want) return;
+    for (int i = 0; i < FORMS[f->kind].fields; i++) job_put_text(&j, i, f->field[i].text);
+    job_put_text(&j, FORM_CHECK_MODEL, d->s->model_path);
+    if (jobs_put(d->queue[QUEUE_DATABASE], &j)) d->lookups.checked = want;
+}
+
 static void request_lookups(struct dashboard *d)
 {
     if (d->ui.form.kind == FORM_CLOSED) { /* files may change until the next form opens */
@@ -221,6 +248,7 @@ static void request_lookups(struct dashboard *d)
     }
     request_folder(d);
     request_estimates(d);
+    request_check(d);
 }
 
 /* ---------------------------------------------------------------- the frame */

@@ -61,7 +61,7 @@ static void ui_open(struct ui *ui, const struct dashboard_options *o)
     ui->default_workload = o->workload;
     for (int i = 0; i < JOB_ARMS; i++) ui->default_arm[i] = o->arms[i];
     if (o->server) ui->view = VIEW_LOAD;
-    if (o->push_url) snprintf(ui->push_url, sizeof ui->push_url, "%s", o->push_url);
+    if (o->push_url) str_put(ui->push_url, sizeof ui->push_url, o->push_url);
 }
 
 static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_options *o, struct err *why)
@@ -69,6 +69,7 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     enum err_code rc;
     d->options = o;
     d->cost.ratio = NAN;
+    d->busy.cpu = d->busy.others = d->busy.steal = NAN;
     d->s = calloc(1, sizeof *d->s);
     d->last = calloc(1, sizeof *d->last);
     if (!d->s || !d->last) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
@@ -77,10 +78,13 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     if ((rc = background_open(&d->background, o->db_path, why))) return rc;
     d->background->server_url = o->server;
     d->background->server_key = o->server_key;
-    if (o->server)
-        snprintf(d->background->known.server.url, sizeof d->background->known.server.url, "%s", o->server);
-    if (o->model)
-        snprintf(d->background->known.model_path, sizeof d->background->known.model_path, "%s", o->model);
+    struct snapshot *known = &d->background->known;
+    if (o->server && !str_put(known->server.url, sizeof known->server.url, o->server))
+        return err_set(why, ERR_USAGE, "--server: the address has more than %d bytes",
+                       (int)sizeof known->server.url - 1);
+    if (o->model && !str_put(known->model_path, sizeof known->model_path, o->model))
+        return err_set(why, ERR_USAGE, "-m: the path of a model can have %d bytes here and this one has %d",
+                       MODEL_PATH - 1, (int)strlen(o->model));
     /* Before any thread starts: threads inherit the signal mask that screen_open() sets. */
     if (o->frames <= 0 && !o->linear && (rc = screen_open(&d->screen, o->color, why))) return rc;
     if (d->screen) {

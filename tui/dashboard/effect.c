@@ -26,6 +26,24 @@ struct effect effect_error(const char *fmt, ...)
     return e;
 }
 
+struct effect effect_too_long(void)
+{
+    return effect_error(
+        "nothing was started: with these paths and texts the command has more than %d bytes; use "
+        "shorter paths, or type it in a shell",
+        COMMAND_TEXT - 1);
+}
+
+struct effect effect_command(const char *fmt, ...)
+{
+    struct effect e = { .requests = REQUEST_RUN_COMMAND };
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(e.command, sizeof e.command, fmt, args);
+    va_end(args);
+    return n > 0 && n < (int)sizeof e.command ? e : effect_too_long();
+}
+
 struct effect effect_request(unsigned requests)
 {
     return (struct effect){ .requests = requests };

@@ -42,16 +42,19 @@ struct effect {
     enum job_queue queue;
     struct job job; /* run NULL: none */
     bool is_error;
-    char message[512];  /* for the status line */
-    char command[1600]; /* a complete command line: "qdyno push 3 --url URL" */
-    char makes[512];    /* REQUEST_RUN_COMMAND: the file it writes, "" none */
-    bool opens_output;  /* REQUEST_RUN_COMMAND: open its output when it has ended */
+    char message[512];          /* for the status line */
+    char command[COMMAND_TEXT]; /* a complete command line: "qdyno push 3 --url URL" */
+    char makes[MODEL_PATH];     /* REQUEST_RUN_COMMAND: the file it writes, "" none */
+    bool opens_output;          /* REQUEST_RUN_COMMAND: open its output when it has ended */
 };
 
 struct effect effect_none(void);
 struct effect effect_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct effect effect_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct effect effect_request(unsigned requests);
+/* Runs a complete command line ("qdyno push 3"); one that does not fit is an error and runs nothing. */
+struct effect effect_command(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+struct effect effect_too_long(void); /* the error for a command that does not fit */
 /* A background job; texts beyond text0 and id are set by the caller. text0 NULL: "". */
 struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
                          const char *text0);

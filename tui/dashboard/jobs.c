@@ -9,7 +9,7 @@ enum { JOBS_MAX = 16 };
 
 void job_put_text(struct job *j, int i, const char *text)
 {
-    snprintf(j->text[i], sizeof j->text[i], "%s", text ? text : "");
+    if (!str_put(j->text[i], sizeof j->text[i], text)) j->too_long = true;
 }
 
 struct jobs {
@@ -65,7 +65,7 @@ enum err_code jobs_open(struct jobs **out, struct background *background, struct
 bool jobs_put(struct jobs *q, const struct job *j)
 {
     pthread_mutex_lock(&q->lock);
-    bool room = q->count < JOBS_MAX && !q->ending;
+    bool room = q->count < JOBS_MAX && !q->ending && !j->too_long;
     if (room) q->waiting[q->count++] = *j;
     pthread_cond_signal(&q->changed);
     pthread_mutex_unlock(&q->lock);

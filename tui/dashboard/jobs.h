@@ -5,7 +5,7 @@
 #ifndef QDYNO_TUI_JOBS_H
 #define QDYNO_TUI_JOBS_H
 
-#include "base/base.h"
+#include "tui/forms/forms.h"
 
 struct background;
 
@@ -18,13 +18,16 @@ enum job_queue {
     QUEUES
 };
 
+enum { JOB_TEXTS = 8, JOB_TEXT = COMMAND_TEXT };
 enum { JOB_ARMS = 2 }; /* arms that a form always has, and whose roofline limits are computed */
 struct job {
     void (*run)(struct background *b, const struct job *j);
-    char text[8][640]; /* arguments; background.h lists them for each job */
+    char text[JOB_TEXTS][JOB_TEXT]; /* arguments; background.h lists them for each job */
     int64_t id, other_id;
+    bool too_long; /* an argument did not fit: the job must not run, and jobs_put() refuses it */
 };
-void job_put_text(struct job *j, int i, const char *text); /* NULL: "" */
+/* NULL: "". A text that does not fit sets too_long: a part of it would be another path or command. */
+void job_put_text(struct job *j, int i, const char *text);
 
 struct jobs;
 
@@ -32,7 +35,8 @@ struct jobs;
  * Errors: ERR_NOMEM. */
 enum err_code jobs_open(struct jobs **out, struct background *background, struct err *why);
 
-/* Queue a copy of the job. False: the queue is full and nothing was queued. */
+/* Queue a copy of the job. False: the queue is full, or an argument of the job did not fit; nothing was
+ * queued. */
 bool jobs_put(struct jobs *q, const struct job *j);
 
 bool jobs_idle(struct jobs *q); /* nothing runs and nothing waits */

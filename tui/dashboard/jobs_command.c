@@ -119,8 +119,8 @@ void background_read_applied(struct background *b)
     pthread_mutex_lock(&b->lock);
     const bool same = !strcmp(model, b->known.model_path); /* the model may have changed meanwhile */
     if (same) {
-        snprintf(b->known.applied, sizeof b->known.applied, "%.*s", (int)sizeof b->known.applied - 1,
-                 found ? kept->line : "");
+        _Static_assert(sizeof b->known.applied >= sizeof kept->line, "a line that is cut is another one");
+        str_put(b->known.applied, sizeof b->known.applied, found ? kept->line : "");
         snprintf(b->known.applied_when, sizeof b->known.applied_when, "%s", found ? kept->when : "");
         snprintf(b->known.applied_because, sizeof b->known.applied_because, "%s", found ? kept->because : "");
     }
@@ -143,10 +143,12 @@ static void written_note(struct background *b, char *const *words, int n)
     struct snapshot *s = &b->known;
     if (n && !strcmp(words[0], "eval")) s->written[0] = '\0';
     if (quantizes && recipe) {
-        snprintf(s->written_from, sizeof s->written_from, "%s", words[1]);
-        snprintf(s->written, sizeof s->written, "%s", words[2]);
-        snprintf(s->written_recipe, sizeof s->written_recipe, "%s%s%s", recipe, calib ? ",calib=" : "",
-                 calib ? calib : "");
+        const int n_recipe = snprintf(s->written_recipe, sizeof s->written_recipe, "%s%s%s", recipe,
+                                      calib ? ",calib=" : "", calib ? calib : "");
+        const bool whole = n_recipe < (int)sizeof s->written_recipe &&
+                           str_put(s->written_from, sizeof s->written_from, words[1]) &&
+                           str_put(s->written, sizeof s->written, words[2]);
+        if (!whole) s->written[0] = '\0'; /* a part of a path or recipe would be measured as another one */
     }
     pthread_mutex_unlock(&b->lock);
 }
@@ -174,15 +176,16 @@ static bool command_clear(struct background *b, const char *last)
 void job_run_command(struct background *b, const struct job *j)
 {
     enum { WORDS = 64, ADDED = 4 };
-    char line[sizeof j->text[0]], *argv[WORDS + ADDED + 1], name[] = "qdyno", db_flag[] = "--db",
-                                                            progress[] = "--progress=json";
+    char line[COMMAND_TEXT], *argv[WORDS + ADDED + 1], name[] = "qdyno", db_flag[] = "--db",
+                                                       progress[] = "--progress=json";
     int n = 0, status = 0;
     struct err why = { 0 };
     struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page) };
-    snprintf(line, sizeof line, "%s", j->text[0]);
     argv[0] = name;
-    enum err_code rc = r.page ? shell_words_split(line, argv + 1, WORDS, &n, &why)
-                              : err_set(&why, ERR_NOMEM, "not enough memory for a command");
+    enum err_code rc = !str_put(line, sizeof line, j->text[0])
+                           ? err_set(&why, ERR_USAGE, "the command has more than %d bytes", COMMAND_TEXT - 1)
+                       : r.page ? shell_words_split(line, argv + 1, WORDS, &n, &why)
+                                : err_set(&why, ERR_NOMEM, "not enough memory for a command");
     int count = n + 1;
     if (!rc) argv[count++] = progress;
     if (!rc && b->db_path) { /* the database of this dashboard */

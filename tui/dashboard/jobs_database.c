@@ -2,6 +2,7 @@
  * experiment. */
 #include "tui/dashboard/background.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,7 @@ void job_read_history(struct background *b, const struct job *j)
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);
     db_close(d);
+    background_read_limits(b);
     if (rc == ERR_OK) background_refresh_advice(b);
 }
 
@@ -193,8 +195,11 @@ static enum err_code start_quality_text(struct experiment_spec *spec, const char
     const char *own = config_text(&spec->config[0], KNOB_MODEL);
     if (!*text) return ERR_OK;
     if (strcmp(text, "yes")) {
-        form_path(text, spec->quality_file, sizeof spec->quality_file);
-        return ERR_OK;
+        char path[PATH_MAX];
+        if (str_put(spec->quality_file, sizeof spec->quality_file, form_path(text, path, sizeof path)))
+            return ERR_OK;
+        return err_set(why, ERR_USAGE, "the path of the text can have %d bytes: use a shorter one",
+                       (int)sizeof spec->quality_file - 1);
     }
     enum err_code rc = db_open(&d, db_path, why);
     if (!rc)
@@ -229,8 +234,9 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct backg
     if (j->id) return ERR_OK;
     static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
     enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);
-    if (!spec->workload.train) /* training starts from random weights, without a model file */
-        snprintf(spec->model, sizeof spec->model, "%s", j->text[START_MODEL]);
+    /* training starts from random weights, without a model file */
+    if (!rc && !spec->workload.train && !str_put(spec->model, sizeof spec->model, j->text[START_MODEL]))
+        rc = err_set(why, ERR_USAGE, "the path of the model has more than %d bytes", MODEL_PATH - 1);
     spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
     for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
         const char *line = j->text[ARMS[arm]];
@@ -254,6 +260,7 @@ void job_start_experiment(struct background *b, const struct job *j)
     if (rc == ERR_OK && !known)
         rc = err_set(&why, ERR_ABSENT, "the machine could not be detected; the log (key 9) says why");
     if (rc == ERR_OK) rc = start_spec(spec, b, j, &why);
+    if (rc == ERR_OK && !spec->resume_id) rc = experiment_check(spec, &why);
     struct experiment_deps deps = {
         .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
     };

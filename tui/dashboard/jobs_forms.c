@@ -199,7 +199,7 @@ void job_list_folder(struct background *b, const struct job *j)
     /* The names are published first, then each file as its header is read. */
     for (int i = 0; i < f->count && wanted; i++) {
         struct file_entry *e = &f->entry[i];
-        char path[1024];
+        char path[PATH_MAX];
         if (e->known) continue;
         snprintf(path, sizeof path, "%s%s", f->path, e->name);
         file_describe_gguf(e, path);
@@ -254,21 +254,31 @@ static void estimate_memory(const struct estimate_for *x, const char *line, int6
         *bytes = plan.total;
 }
 
-static void estimate_line(struct line_estimates *out, const struct estimate_for *x, const struct snapshot *s)
+/* The speed is predicted as for the advice, with what earlier runs on this machine taught the model of costs.
+ */
+static void estimate_line(struct line_estimates *out, const struct estimate_for *x, const struct snapshot *s,
+                          const char *db_path)
 {
-    struct config c;
-    struct prediction p;
     struct err why;
+    struct db *d = NULL;
+    struct correction *correction = NULL;
+    struct advice *list = NULL;
+    int n = 0;
+    const char *const lines[] = { out->text };
     estimate_memory(x, out->text, &out->total_bytes, out->refusal, sizeof out->refusal);
     out->decode_tok_s = out->low = out->high = NAN;
     if (out->total_bytes < 0 || !s->machine_known || !s->ceilings_known) return;
-    if (config_parse(&c, out->text, &why) ||
-        predict(&p, x->g, &c, &s->machine, &s->ceilings,
-                &(struct predict_for){ .ctx = x->ctx, .sequences = x->sequences }, &why))
-        return;
-    out->decode_tok_s = p.decode_tok_s;
-    out->low = p.decode_low;
-    out->high = p.decode_high;
+    if (!db_open(&d, db_path, &why) && correction_load(&correction, d, s->machine.id, &s->ceilings, &why))
+        correction = NULL; /* the log of the advice says why */
+    db_close(d);
+    const struct advise_options options = { .goal = GOAL_BALANCED, .correction = correction };
+    if (!advise_lines(&list, &n, lines, 1, s->model_path, &s->machine, &s->ceilings, &options, &why) && n) {
+        out->decode_tok_s = list[0].prediction.decode_tok_s;
+        out->low = list[0].prediction.decode_low;
+        out->high = list[0].prediction.decode_high;
+    }
+    free(list);
+    correction_free(correction);
 }
 
 static void estimate_variants(struct line_estimates *out, const struct estimate_for *x,
@@ -305,7 +315,7 @@ void job_estimate_lines(struct background *b, const struct job *j)
         background_copy(b, s);
         form_show(form, FORM_AB, (const char *const[FORM_FIELDS]){ j->text[0] });
         form->field[0].cursor = (int)j->id;
-        snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, j->text[0]);
+        str_put(out->text, sizeof out->text, j->text[0]);
         out->cursor = (int)j->id;
         suggestions_make(c, &(struct suggestion_source){ .form = form,
                                                          .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
@@ -314,7 +324,7 @@ void job_estimate_lines(struct background *b, const struct job *j)
                                                          .folder = &s->folder,
                                                          .baselines = &s->baselines,
                                                          .estimates = &s->estimates });
-        estimate_line(out, &x, s);
+        estimate_line(out, &x, s, b->db_path);
         estimate_variants(out, &x, c);
         pthread_mutex_lock(&b->lock);
         b->known.estimates = *out;

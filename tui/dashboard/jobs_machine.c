@@ -48,33 +48,50 @@ void job_detect_machine(struct background *b, const struct job *j)
 
 /* ---------------------------------------------------------------- model */
 
+/* Everything that is about one model, until it is read of the new one. */
+static void forget_model(struct snapshot *s)
+{
+    s->applied[0] = s->advice_error[0] = '\0';
+    s->advice_count = s->advice_folded = s->recent_count = s->sensitivity.maps = 0;
+    s->quality = (struct quality_results){ .count = -1 };
+    s->load = (struct load_results){ .lines = -1 };
+    s->stopped_ab = (struct stopped_run){ 0 };
+    s->estimates = (struct line_estimates){ .total_bytes = -1, .decode_tok_s = NAN, .low = NAN, .high = NAN };
+    s->checked.of = 0;
+}
+
 void job_read_model(struct background *b, const struct job *j)
 {
     struct err why = { 0 };
     struct gguf *g = NULL;
     struct model_shape shape = { 0 };
     struct model_summary *ledger = calloc(1, sizeof *ledger);
-    enum err_code rc = ledger ? model_file_open(&g, j->text[0], &why)
-                              : err_set(&why, ERR_NOMEM, "not enough memory for the model");
+    enum err_code rc = strlen(j->text[0]) >= sizeof b->known.model_path
+                           ? err_set(&why, ERR_USAGE, "the path of a model can have %d bytes here: %.100s...",
+                                     MODEL_PATH - 1, j->text[0])
+                       : ledger ? model_file_open(&g, j->text[0], &why)
+                                : err_set(&why, ERR_NOMEM, "not enough memory for the model");
     if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
     if (rc == ERR_OK) model_summary_make(ledger, g, &shape);
     struct recipe_list *recipes = calloc(1, sizeof *recipes);
     if (recipes && rc == ERR_OK) recipe_list_make(recipes, g);
+    struct proposals *proposals = calloc(1, sizeof *proposals);
+    if (proposals && rc == ERR_OK) proposals_make(proposals, g, &shape, j->text[0]);
     gguf_close(g);
     pthread_mutex_lock(&b->lock);
-    snprintf(b->known.model_path, sizeof b->known.model_path, "%s", j->text[0]);
+    str_put(b->known.model_path, sizeof b->known.model_path, j->text[0]);
     snprintf(b->known.model_error, sizeof b->known.model_error, "%s", rc ? why.message : "");
     b->known.model = rc ? (struct model_shape){ 0 } : shape;
     if (ledger) b->known.summary = *ledger;
     if (recipes) b->known.recipes = *recipes;
-    b->known.applied[0] = '\0';
-    b->known.advice_count = b->known.advice_folded = 0; /* it was about another model */
-    b->known.advice_error[0] = '\0';
+    if (proposals) b->known.proposals = *proposals;
+    forget_model(&b->known); /* it was about another model */
     pthread_mutex_unlock(&b->lock);
     if (rc)
         background_announce(b, true, "%s", why.message);
     else if (shape.unknown || shape.random_weights)
         background_log(b, LOG_WARN, "%s", shape.unknown ? ANSWERS_UNVERIFIED : RANDOM_WEIGHTS_TEXT);
+    free(proposals);
     free(recipes);
     free(ledger);
     if (!rc) background_read_applied(b);
@@ -222,11 +239,13 @@ void job_advise(struct background *b, const struct job *j)
     if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &m, &c, &why);
     pthread_mutex_lock(&b->lock);
     struct snapshot *s = &b->known;
-    advice_show(s, list, rc ? 0 : n);
-    snprintf(s->advice_error, sizeof s->advice_error, "%s",
-             rc       ? why.message
-             : n == 0 ? "no configuration fits this machine"
-                      : "");
+    const bool same = !strcmp(j->text[0], s->model_path); /* another model may have been chosen meanwhile */
+    if (same) advice_show(s, list, rc ? 0 : n);
+    if (same)
+        snprintf(s->advice_error, sizeof s->advice_error, "%s",
+                 rc       ? why.message
+                 : n == 0 ? "no configuration fits this machine"
+                          : "");
     s->advice_state[0] = '\0';
     s->probing = false;
     pthread_mutex_unlock(&b->lock);
@@ -234,12 +253,27 @@ void job_advise(struct background *b, const struct job *j)
     if (rc) background_announce(b, true, "advice: %s", why.message);
 }
 
+void background_read_limits(struct background *b)
+{
+    struct machine_ceilings measured;
+    bool found = false;
+    char id[sizeof b->known.machine.id];
+    pthread_mutex_lock(&b->lock);
+    memcpy(id, b->known.machine.id, sizeof id);
+    pthread_mutex_unlock(&b->lock);
+    if (!*id || ceilings_load(&measured, id, &found, NULL) || !found) return;
+    pthread_mutex_lock(&b->lock);
+    const bool newer = !b->known.ceilings_known ||
+                       measured.measured_unix_ms > b->known.ceilings.measured_unix_ms;
+    if (newer) b->known.ceilings = measured;
+    b->known.ceilings_known = true;
+    pthread_mutex_unlock(&b->lock);
+}
+
 void background_refresh_advice(struct background *b)
 {
     struct err why = { 0 };
     struct advice *list = NULL;
-    struct machine_ceilings measured;
-    bool found = false;
     char model[sizeof b->known.model_path];
     int n = 0;
     pthread_mutex_lock(&b->lock);
@@ -249,13 +283,10 @@ void background_refresh_advice(struct background *b)
     memcpy(model, b->known.model_path, sizeof model);
     pthread_mutex_unlock(&b->lock);
     if (!wanted) return;
-    /* a command may have measured the machine meanwhile */
-    if (!ceilings_load(&measured, m.id, &found, &why) && found) c = measured;
     const enum err_code rc = advice_compute(&list, &n, b, model, &m, &c, &why);
     pthread_mutex_lock(&b->lock);
     if (!rc && !strcmp(model, b->known.model_path) && !b->known.advice_state[0]) {
         advice_show(&b->known, list, n);
-        b->known.ceilings = c;
     }
     pthread_mutex_unlock(&b->lock);
     free(list);

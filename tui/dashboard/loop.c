@@ -117,7 +117,7 @@ static enum err_code linear_write(struct dashboard *d, struct linear_reported *r
 
 static void linear_line(struct dashboard *d, char *line, struct str *out)
 {
-    int keys[1024];
+    int keys[FORM_TEXT + 64];
     line[strcspn(line, "\r\n")] = '\0';
     d->ui.help = d->ui.page = false; /* they would take the keys of the line */
     if (linear_answer(line, d->s, &d->ui, out)) return;

@@ -13,9 +13,10 @@
 
 /* What forms have asked the background for, so that nothing is requested twice. */
 struct form_lookups {
-    bool folder_known;    /* `folder` was requested for the form that is open */
-    char folder[640];     /* path, in the form of struct folder */
-    char estimated[1400]; /* model, config line and cursor that estimates were requested for */
+    bool folder_known;             /* `folder` was requested for the form that is open */
+    char folder[JOB_TEXT];         /* path, in the form of struct folder */
+    char estimated[2 * FORM_TEXT]; /* model, config line and cursor that estimates were requested for */
+    uint64_t checked;              /* form_hash() of the texts that a check was requested for */
 };
 
 /* CPU time of the drawing thread, measured every two seconds. */
@@ -53,8 +54,9 @@ struct dashboard {
     int quiet_steps;          /* in a row */
     struct own_cost cost;
     struct form_lookups lookups;
-    int64_t page_seen;   /* number of the text page that was opened last */
-    char limits_for[64]; /* run and machine limits that were requested last */
+    int64_t page_seen;            /* number of the text page that was opened last */
+    char limits_for[64];          /* run and machine limits that were requested last */
+    char model_shown[MODEL_PATH]; /* of the last frame */
     bool leaving, suspending;
     struct waiting { /* jobs that start one after the other, the next one first */
         int64_t id, since_ms;

@@ -87,7 +87,11 @@ static void field_check(struct form *f, int i)
     struct err why = { 0 };
     struct form_field *field = &f->field[i];
     field->error[0] = '\0';
-    if (form_check(FORMS[f->kind].field[i].ask, field->text, &why))
+    if (field->cut)
+        snprintf(field->error, sizeof field->error,
+                 "too long: this field holds %d bytes, and a part of the text would mean something else",
+                 (int)sizeof field->text - 1);
+    else if (form_check(FORMS[f->kind].field[i].ask, field->text, &why))
         snprintf(field->error, sizeof field->error, "%s", why.message);
 }
 
@@ -107,11 +111,19 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
     *f = (struct form){ .kind = kind, .chosen = -1 };
     for (int i = 0; i < FORMS[kind].fields; i++) {
         struct form_field *field = &f->field[i];
-        snprintf(field->text, sizeof field->text, "%s",
-                 texts && texts[i] ? texts[i] : field_default(FORMS[kind].field[i].ask));
+        field->cut = !str_put(field->text, sizeof field->text,
+                              texts && texts[i] ? texts[i] : field_default(FORMS[kind].field[i].ask));
         field->cursor = (int)strlen(field->text);
         field_check(f, i);
     }
+}
+
+uint64_t form_hash(const struct form *f, const char *model)
+{
+    uint64_t h = hash_next((uint64_t)f->kind + 1) ^ hash_number(model, strlen(model));
+    for (int i = 0; i < FORMS[f->kind].fields; i++)
+        h = hash_next(h ^ hash_number(f->field[i].text, strlen(f->field[i].text)));
+    return h ? h : 1;
 }
 
 void form_hide(struct form *f)
@@ -122,7 +134,7 @@ void form_hide(struct form *f)
 void form_put(struct form *f, int i, const char *text)
 {
     struct form_field *field = &f->field[i];
-    snprintf(field->text, sizeof field->text, "%s", text);
+    field->cut = !str_put(field->text, sizeof field->text, text);
     field->cursor = (int)strlen(field->text);
     field_check(f, i);
 }
@@ -132,7 +144,11 @@ void form_replace(struct form *f, int from, int to, const char *text)
     struct form_field *field = &f->field[f->focus];
     char all[FORM_TEXT];
     const int n = snprintf(all, sizeof all, "%.*s%s%s", from, field->text, text, field->text + to);
-    if (n >= (int)sizeof all) return; /* the field is full */
+    field->cut = n >= (int)sizeof all;
+    if (field->cut) {
+        field_check(f, f->focus);
+        return;
+    }
     memcpy(field->text, all, sizeof all);
     field->cursor = from + (int)strlen(text);
     field->touched = true;
@@ -168,7 +184,10 @@ static void field_insert(struct form_field *field, uint32_t code)
 {
     char utf8[4];
     size_t n = str_utf8_put(code, utf8), len = strlen(field->text), at = (size_t)field->cursor;
-    if (len + n >= sizeof field->text) return;
+    if (len + n >= sizeof field->text) {
+        field->cut = true;
+        return;
+    }
     memmove(field->text + at + n, field->text + at, len - at + 1);
     memcpy(field->text + at, utf8, n);
     field->cursor += (int)n;
@@ -253,6 +272,7 @@ static void field_edit(struct form *f, int key)
     char before[FORM_TEXT];
     memcpy(before, field->text, sizeof before);
     if (selected < 0 || !selection_key(f, key, selected)) field_key(field, key);
+    if (strlen(field->text) < strlen(before) || (!*before && *field->text)) field->cut = false;
     field_check(f, f->focus);
     if (!strcmp(before, field->text)) return;
     field->touched = true;

@@ -128,7 +128,10 @@ enum form_kind {
     FORM_LOAD,
     FORM_KIND_COUNT
 };
-enum { FORM_FIELDS = 7, FORM_TEXT = 512 };
+/* A field holds every config line. COMMAND_TEXT: bytes of a command line with its arguments; what is longer
+ * is refused and never cut, because a part of a command is another command. MODEL_PATH: of the path of a
+ * model, as in struct experiment_spec. */
+enum { FORM_FIELDS = 7, FORM_TEXT = CONFIG_LINE, COMMAND_TEXT = 4096, MODEL_PATH = 512 };
 /* The fields of FORM_AB. */
 enum form_ab { AB_A, AB_B, AB_WORKLOAD, AB_MORE, AB_QUALITY, AB_MARGIN, AB_BUDGET };
 
@@ -163,6 +166,7 @@ struct form_field {
     char error[512];      /* "" when the text is valid */
     bool touched;         /* edited by the person: no longer derived from other fields */
     bool kept;            /* the cursor was moved in it: typing does not replace it */
+    bool cut;             /* it had no room for all of its text: invalid until it is edited */
 };
 
 struct form {
@@ -319,9 +323,9 @@ struct baseline_list {
 /* Memory and speed estimates for the config line in a form, and memory for each variant of it that a
  * suggestion would make. */
 struct line_estimates {
-    char text[512];      /* the field's text that was estimated; "" none yet */
-    int cursor;          /* its cursor: decides which word the variants replace */
-    int64_t total_bytes; /* memory of the line; -1: unknown or impossible */
+    char text[FORM_TEXT]; /* the field's text that was estimated; "" none yet */
+    int cursor;           /* its cursor: decides which word the variants replace */
+    int64_t total_bytes;  /* memory of the line; -1: unknown or impossible */
     double decode_tok_s, low,
         high;          /* predicted decode speed and its interval; NAN while limits are unknown */
     char refusal[200]; /* why the line cannot be loaded; "" when it can */
@@ -331,6 +335,25 @@ struct line_estimates {
         int64_t total_bytes;
         char refusal[200];
     } variant[LINES_ESTIMATED];
+};
+
+/* What the command would refuse about the texts of a form: a job finds out with the command's own checks. */
+struct form_checked {
+    uint64_t of; /* form_hash() of the texts that were checked; 0: none yet */
+    char refusal[FORM_FIELDS][400];
+};
+/* Of kind, texts and model: equal only for equal texts; never 0. */
+uint64_t form_hash(const struct form *f, const char *model);
+
+/* Configurations that run on the model, to compare it with; the most useful first. */
+enum { PROPOSALS = 6 };
+struct proposals {
+    int count;
+    bool quantized; /* the file is quantized already: no recipe runs on it */
+    struct proposal {
+        char line[CONFIG_LINE], about[64];
+        bool changes_answers;
+    } row[PROPOSALS];
 };
 
 /* ---------------------------------------------------------------- suggestions (suggestions.c) */

@@ -62,7 +62,7 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
 {
     const struct experiment_state *x = &s->experiment;
     char workload[600] = "tg64";
-    const char *a = "default", *b = "q8_0";
+    const char *a = s->applied[0] ? s->applied : "default", *b = proposed_line(s, a);
     if (u->form.kind == FORM_AB) {
         a = u->form.field[0].text;
         b = u->form.field[1].text;
@@ -135,7 +135,7 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
         return;
     }
     str_append(out, " -C ");
-    shell_word(out, q ? q->config : "q4_0");
+    shell_word(out, q ? q->config : proposed_method(s));
     str_append(out, " --ref ");
     shell_word(out, q ? q->reference : "default");
 }
@@ -260,7 +260,7 @@ static void append_command_write(struct str *out, const struct ui *u, const stru
     for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
         const char *line = typed            ? f->field[1 + i].text
                            : s->write_known ? s->write.arm[i].line
-                                            : (const char *const[]){ "default", "q4_0" }[i];
+                                            : (const char *const[]){ "default", proposed_method(s) }[i];
         str_append(out, i ? "; qdyno run -m " : "qdyno run -m ");
         model_word(out, s);
         if (*line && strcmp(line, "default")) {
@@ -373,7 +373,7 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
     case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
     default: break;
     }
-    snprintf(buf, size, "%s", str_text(&out));
+    str_put(buf, size, str_text(&out));
     str_free(&out);
     return buf;
 }

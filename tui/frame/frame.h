@@ -182,10 +182,10 @@ struct recent_run {
 /* A job that runs, or that waits for the ones before it. */
 enum { QUEUED_JOBS = 12 };
 struct queued_job {
-    int64_t id;       /* 0: it runs now */
-    char kind[16];    /* the command: "ab" "quantize" */
-    char line[1600];  /* the command line, without "qdyno" */
-    int64_t since_ms; /* unix time when it was queued, or began */
+    int64_t id;              /* 0: it runs now */
+    char kind[16];           /* the command: "ab" "quantize" */
+    char line[COMMAND_TEXT]; /* the command line, without "qdyno" */
+    int64_t since_ms;        /* unix time when it was queued, or began */
 };
 
 /* Progress of a running command, from a line it wrote under --progress=json. */
@@ -205,7 +205,7 @@ struct snapshot {
     int cores;
     double core_busy[SNAPSHOT_CORES];
     struct series cpu, memory, gpu, decode, prefill;
-    char model_path[512];
+    char model_path[MODEL_PATH];
     struct model_shape model; /* arch "" when there is none or it cannot be read */
     char model_error[256];
     struct model_summary summary; /* groups 0: none */
@@ -254,16 +254,18 @@ struct snapshot {
     struct text_page page; /* the newest one */
     int queued;            /* waiting jobs, the next one first */
     struct queued_job queue[QUEUED_JOBS];
-    bool queue_restorable;                       /* u puts the job back that was removed last */
-    char written[512], written_from[512];        /* the file quantized last here, and its source; "" none */
-    char written_recipe[256];                    /* its recipe, as a config line of the source */
-    char applied[640];                           /* the config line applied to the model, "" none */
+    bool queue_restorable; /* u puts the job back that was removed last */
+    /* the file quantized last here, its source, and its recipe as a config line of the source; "" none */
+    char written[MODEL_PATH], written_from[MODEL_PATH], written_recipe[CONFIG_LINE];
+    char applied[CONFIG_LINE];                   /* the config line applied to the model, "" none */
     char applied_when[32], applied_because[256]; /* "" unknown */
     /* data for the suggestions of forms */
     struct recipe_list recipes; /* for the model */
     struct folder folder;       /* the one a form asked for last */
     struct baseline_list baselines;
     struct line_estimates estimates;
+    struct form_checked checked;
+    struct proposals proposals; /* for the model */
 };
 
 /* Share of a limit that is used. At 1 or above the weights came from a cache and not from memory. NAN
@@ -274,6 +276,12 @@ double snapshot_limit_share(double rate, double limit);
  * parts of its file are unknown. NULL: nothing. */
 const char *snapshot_caution(const struct snapshot *s);
 extern const char RANDOM_WEIGHTS_TEXT[];
+
+/* The decode rate of a config line on the model, with its interval, in tokens/s; NAN unknown. Every view
+ * takes it from here, so that no two screens show different figures for one configuration: the advice, where
+ * it lists the line, otherwise the estimate made for the form. runs (may be NULL): of how many earlier runs
+ * it was measured; 0: it is a prediction. */
+struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs);
 
 /* Does this row of the advice stand for all configurations that hardly anything is known about? */
 bool snapshot_is_folded(const struct snapshot *s, int row);
@@ -426,9 +434,9 @@ const char *pane_name(enum view view, int pane); /* "" when there is no such pan
 
 /* A command that cannot be undone and waits for a yes. */
 struct question {
-    char text[400];  /* "" none */
-    char line[1600]; /* the command line without "qdyno" */
-    char makes[512]; /* the file that it writes, "" none */
+    char text[400];          /* "" none */
+    char line[COMMAND_TEXT]; /* the command line without "qdyno" */
+    char makes[MODEL_PATH];  /* the file that it writes, "" none */
 };
 
 enum { MARKED = 2, DELETED = 32 };
@@ -464,10 +472,10 @@ struct ui {
     bool message_is_error;
     int64_t message_until_ms; /* unix time */
     enum busy_mode when_busy;
-    bool until_quiet;      /* the experiment is paused until the machine is quiet */
-    bool waiting_to_start; /* an A/B was requested and begins when the probe is over */
-    char push_url[256];    /* address of the last push, "" none */
-    char made[512];        /* the model file quantized last, "" none */
+    bool until_quiet;         /* the experiment is paused until the machine is quiet */
+    bool waiting_to_start;    /* an A/B was requested and begins when the probe is over */
+    char push_url[FORM_TEXT]; /* address of the last push, "" none */
+    char made[MODEL_PATH];    /* the model file quantized last, "" none */
     const char *default_arm[2],
         *default_workload; /* of the command line, for the next A/B; NULL: not given */
 };
@@ -546,13 +554,24 @@ int experiment_selected(const struct experiment_state *x, const struct ui *u);
 /* ---------------------------------------------------------------- questions (refusals.c,
  * equivalent_command.c) */
 
+/* Whether the command behind the open form accepts a field: what the field itself says, then the command's
+ * own check. FIELD_CHECKING: not known yet. *why (may be NULL): the reason of FIELD_REFUSED, borrowed. */
+enum field_state { FIELD_CHECKING, FIELD_GOOD, FIELD_REFUSED };
+enum field_state form_field_state(const struct ui *u, const struct snapshot *s, int field, const char **why);
+
+/* A configuration that runs on the model and differs from `other` ("default", or a config line), for the next
+ * A/B and for the commands on screen; proposed_method(): one whose answers differ. "threads=1", which runs on
+ * any model, while the model is not read. Borrowed. */
+const char *proposed_line(const struct snapshot *s, const char *other);
+const char *proposed_method(const struct snapshot *s);
+
 /* Why an action is impossible now, "" when it is possible. Shown when its key is pressed; the footer dims
  * impossible actions. Returns buf. */
 const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                            size_t size);
 
-/* The command line that does the same as the action with the values on screen; "" when there is none. Returns
- * buf. */
+/* The command line that does the same as the action with the values on screen; "" when there is none, or when
+ * it does not fit into buf: it is never cut. Returns buf. */
 const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                                size_t size);
 

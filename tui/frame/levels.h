@@ -23,9 +23,10 @@ const char *level_mark(enum figure_level level); /* "" "!" "!!" */
 /* Whether other programs or the hypervisor disturb measurements: means of a few seconds. */
 enum { BUSY_BY = 160 };
 struct busy_state {
-    bool is_busy;         /* above a limit of contamination */
-    double others, steal; /* share of all processor time; NAN unknown */
-    char by[BUSY_BY];     /* "cc1 40 %, ld 12 %"; "" none stands out, or not looked yet */
+    bool is_busy;              /* above a limit of contamination */
+    double cpu, others, steal; /* share of all processor time; NAN unknown */
+    char by[BUSY_BY];          /* "cc1 40 %, ld 12 %"; "" none stands out, or not looked yet */
+    int64_t by_ms;             /* unix time when that was seen; nobody looks while a cell is timed */
 };
 
 /* How the next A/B or search treats a busy machine. */

@@ -13,6 +13,25 @@ double snapshot_limit_share(double rate, double limit)
     return limit > 0 ? rate / limit : NAN;
 }
 
+struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs)
+{
+    char canonical[CONFIG_LINE];
+    struct config c;
+    if (runs) *runs = 0;
+    if (!config_parse(&c, line, NULL)) line = config_line(&c, canonical, sizeof canonical);
+    for (int i = 0; i < s->advice_count; i++) {
+        const struct advice *a = &s->advice[i];
+        if (a->prediction.on_gpu || strcmp(a->line, line) != 0) continue;
+        if (runs) *runs = a->decode.runs;
+        return (struct interval){ a->prediction.decode_tok_s, a->prediction.decode_low,
+                                  a->prediction.decode_high };
+    }
+    const struct line_estimates *j = &s->estimates;
+    if (config_parse(&c, j->text, NULL) || strcmp(config_line(&c, canonical, sizeof canonical), line) != 0)
+        return (struct interval){ NAN, NAN, NAN };
+    return (struct interval){ j->decode_tok_s, j->low, j->high };
+}
+
 const char *snapshot_caution(const struct snapshot *s)
 {
     if (s->model.unknown || (s->experiment_known && s->experiment.answers_unverified))

@@ -13,20 +13,23 @@ int busy_rows(const struct snapshot *s, const struct ui *u)
     return s->busy.is_busy || u->when_busy != BUSY_ANYHOW || u->until_quiet ? 2 : 0;
 }
 
-/* "other programs use 78 % of the processors (limit 10 %): cc1 40 %, ld 12 %" */
-static void row_who(struct grid *g, struct rect in, const struct busy_state *b)
+/* "other programs use 78 % of the processors (limit 10 %); 3 s ago: cc1 40 %, ld 12 %" */
+static void row_who(struct grid *g, struct rect in, const struct snapshot *s)
 {
+    const struct busy_state *b = &s->busy;
     const double limit = contamination_limit(METRIC_OTHERS_BUSY),
                  steal_limit = contamination_limit(METRIC_CPU_STEAL);
     const bool stolen = b->steal > steal_limit && !(b->others > limit);
     const double share = stolen ? b->steal : b->others;
     enum { WITH_WORDS = 100 };
-    char text[400];
+    char text[400], when[48] = "";
     struct pen p = pen_at(g, in, 1, 0);
+    const bool names = b->is_busy && b->by[0];
+    if (names) snprintf(when, sizeof when, "; %s ago: ", figure_age(s->unix_ms - b->by_ms).text);
     snprintf(text, sizeof text, "%s: %s %s%s (limit %s)%s%s", b->is_busy ? "busy" : "quiet",
              stolen ? "the hypervisor takes" : "other programs use", figure_percent(share).text,
              in.w < WITH_WORDS ? "" : " of the processors", figure_percent(stolen ? steal_limit : limit).text,
-             b->is_busy && b->by[0] ? ": " : "", b->is_busy ? b->by : "");
+             when, names ? b->by : "");
     pen_put(&p, b->is_busy ? ROLE_WARN | STYLE_BOLD : (unsigned)ROLE_TEXT, b->is_busy ? "! " : "✓ ");
     pen_field(&p, pen_left(&p), b->is_busy ? (unsigned)ROLE_WARN : (unsigned)ROLE_TEXT, text);
 }
@@ -67,6 +70,6 @@ static void row_choices(struct grid *g, struct rect in, const struct snapshot *s
 
 void draw_busy(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    row_who(g, rect_rows(area, 0, 1), &s->busy);
+    row_who(g, rect_rows(area, 0, 1), s);
     row_choices(g, rect_rows(area, 1, 1), s, u);
 }

@@ -199,8 +199,10 @@ static void form_draw_notes(struct grid *g, struct rect in, const struct snapsho
     const struct line_estimates *j = &s->estimates;
     char hint[700];
     int used = 0;
-    const bool say = field->error[0] && (f->tried || (field->text[0] && f->kind != FORM_MODEL));
-    if (say) used = grid_wrap(g, in, ROLE_WARN, field->error);
+    const char *why;
+    const bool say = form_field_state(u, s, f->focus, &why) == FIELD_REFUSED &&
+                     (f->tried || (field->text[0] && f->kind != FORM_MODEL));
+    if (say) used = grid_wrap(g, in, ROLE_WARN, why);
     const enum form_ask ask = form_asks(f);
     if (ask == ASK_RECIPE && !say)
         used = grid_wrap(g, in, ROLE_WARN,
@@ -210,16 +212,16 @@ static void form_draw_notes(struct grid *g, struct rect in, const struct snapsho
     const bool estimated = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
                            !strcmp(j->text, field->text);
     struct pen p = pen_at(g, rect_rows(in, used, in.h - used), 0, 0);
-    if (estimated && !say && j->refusal[0]) {
-        used += grid_wrap(g, rect_rows(in, used, in.h - used), ROLE_WARN, j->refusal);
-    } else if (estimated && !say && j->total_bytes >= 0 && used < in.h) {
+    if (estimated && !say && j->total_bytes >= 0 && used < in.h) {
         pen_printf(&p, ROLE_TEXT, "needs %s", figure_bytes(j->total_bytes).text);
         if (s->machine_known && s->machine.memory_available_bytes >= 0)
             pen_printf(&p, ROLE_DIM, " of %s free", figure_bytes(s->machine.memory_available_bytes).text);
-        if (isfinite(j->decode_tok_s))
-            pen_printf(&p, ROLE_TEXT, "; decode about %s tok/s (%s to %s), predicted",
-                       figure_number(j->decode_tok_s).text, figure_number(j->low).text,
-                       figure_number(j->high).text);
+        int runs;
+        const struct interval rate = snapshot_decode_rate(s, field->text, &runs);
+        if (isfinite(rate.estimate))
+            pen_printf(&p, ROLE_TEXT, "; decode about %s tok/s (%s to %s), %s",
+                       figure_number(rate.estimate).text, figure_number(rate.lower).text,
+                       figure_number(rate.upper).text, runs ? "measured before" : "predicted");
         used++;
     }
     if (in.h > used)
@@ -259,11 +261,19 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     cover_clicks(g, HIT_NOTHING);
     struct rect in = grid_box(g, area, title, note);
     for (int i = 0; i < d->fields; i++) {
-        bool good = !f->field[i].error[0], here = i == f->focus;
+        const enum field_state state = form_field_state(u, s, i, NULL);
+        const bool good = state == FIELD_GOOD, here = i == f->focus;
         struct pen p = pen_at(g, in, 0, i);
         pen_field(&p, LABEL, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->field[i].label);
-        const bool browsing = f->kind == FORM_MODEL && !good && !f->tried;
-        pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, browsing ? "  " : good ? "✓ " : "✕ ");
+        const bool browsing = f->kind == FORM_MODEL && !good && !f->tried && state != FIELD_CHECKING;
+        pen_put(&p,
+                state == FIELD_CHECKING ? ROLE_DIM
+                : good                  ? ROLE_BETTER
+                                        : ROLE_WORSE,
+                browsing                  ? "  "
+                : state == FIELD_CHECKING ? "… "
+                : good                    ? "✓ "
+                                          : "✕ ");
         draw_input(&p, f, i);
         grid_hit(g, rect_rows(in, i, 1), HIT_FIELD, i);
     }

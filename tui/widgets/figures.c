@@ -78,6 +78,14 @@ struct figure figure_duration(double s)
                      : figure_printf("%ld:%02ld", t / 60, t % 60);
 }
 
+struct figure figure_age(int64_t ms)
+{
+    const long long s = MAX(ms, 0) / 1000;
+    return s < 120    ? figure_printf("%lld s", s)
+           : s < 7200 ? figure_printf("%lld min", s / 60)
+                      : figure_printf("%lld h", s / 3600);
+}
+
 struct figure figure_hertz(double hz)
 {
     if (!isfinite(hz)) return NOT_AVAILABLE;

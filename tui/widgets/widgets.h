@@ -51,6 +51,7 @@ struct figure figure_bytes(int64_t bytes);       /* powers of 1024: "1.17G" */
 struct figure figure_nats(double nats);          /* a digit and a power of ten: "2e-05" */
 struct figure figure_seconds(double s);          /* "0.31s" "26.1ms" "310us" */
 struct figure figure_duration(double s);         /* "0:41" "1:02:03" */
+struct figure figure_age(int64_t ms);            /* "12 s" "3 min" "2 h" */
 struct figure figure_hertz(double hz);           /* "3.1GHz" */
 struct figure figure_celsius(double c);          /* "61°C" */
 struct figure figure_per_second(double bytes_s); /* powers of 1000, as bandwidth is quoted: "24.1GB/s" */

@@ -1,0 +1,106 @@
+/* tui/dashboard/jobs_check.c - checks the texts of a form with the functions that the command itself uses
+ * before it starts (advisor/experiment, engine/quant): a program that is not installed, a recipe that the
+ * file does not allow, a file that is no model. Only headers are read. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+#include "engine/import/import.h"
+#include "engine/quant/quant.h"
+#include "tui/dashboard/background.h"
+
+static void refuse(struct form_checked *out, int field, enum err_code rc, const struct err *why)
+{
+    if (!rc) return;
+    snprintf(out->refusal[field], sizeof out->refusal[field], "%.*s", (int)sizeof out->refusal[field] - 1,
+             why->message);
+}
+
+/* The arms as `qdyno ab` opens them. */
+static void check_ab(struct form_checked *out, const struct job *j, const char *model, struct err *why)
+{
+    static const enum form_ab FIELDS[] = { AB_A, AB_B, AB_MORE };
+    struct experiment_spec *s = calloc(1, sizeof *s);
+    if (!s || workload_parse(&s->workload, j->text[AB_WORKLOAD], why)) {
+        free(s);
+        return; /* the field says so itself */
+    }
+    str_put(s->model, sizeof s->model, model);
+    s->arms = j->text[AB_MORE][0] ? 3 : 2;
+    for (int arm = 0; arm < s->arms; arm++) {
+        const enum form_ab field = FIELDS[arm];
+        if (!config_parse(&s->config[arm], j->text[field], why))
+            refuse(out, (int)field, experiment_check_arm(s, arm, why), why);
+    }
+    free(s);
+}
+
+/* A config line that runs with its usual context. */
+static void check_line(struct form_checked *out, int field, const char *line, const char *model,
+                       struct err *why)
+{
+    struct config c;
+    if (!config_parse(&c, line, why)) refuse(out, field, arm_check(&c, model, 0, 1, why), why);
+}
+
+static void check_setting(struct form_checked *out, struct background *b, const struct job *j,
+                          const char *model, struct err *why)
+{
+    char line[CONFIG_LINE];
+    struct snapshot *s = malloc(sizeof *s);
+    if (!s) return;
+    background_copy(b, s);
+    const enum err_code rc = knob_changed_line(s, j->text[0], line, sizeof line, why);
+    refuse(out, 0, rc, why);
+    if (!rc) check_line(out, 0, line, model, why);
+    free(s);
+}
+
+/* As `qdyno quantize`, up to where it begins to read weights. */
+static void check_quantize(struct form_checked *out, const struct job *j, const char *model, struct err *why)
+{
+    struct config c;
+    struct gguf *g = NULL;
+    struct quantize_plan plan = { 0 };
+    if (config_parse(&c, j->text[0], why)) return;
+    enum err_code rc = model_file_open(&g, model, why);
+    if (!rc) rc = quantize_plan_init(&plan, g, &c, why);
+    if (!rc) quantize_plan_done(&plan);
+    refuse(out, 0, rc, why);
+    gguf_close(g);
+}
+
+static void check_model_file(struct form_checked *out, const char *path, struct err *why)
+{
+    struct gguf *g = NULL;
+    struct model_shape shape;
+    char whole[PATH_MAX];
+    enum err_code rc = model_file_open(&g, form_path(path, whole, sizeof whole), why);
+    if (!rc) rc = model_shape_read(&shape, g, why);
+    refuse(out, 0, rc, why);
+    gguf_close(g);
+}
+
+void job_check_form(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct form_checked *out = calloc(1, sizeof *out);
+    const char *model = j->text[FORM_CHECK_MODEL];
+    if (!out) return;
+    out->of = (uint64_t)j->id;
+    switch ((enum form_kind)j->other_id) {
+    case FORM_AB: check_ab(out, j, model, &why); break;
+    case FORM_WRITE:
+        for (int i = 1; i <= SIDEBYSIDE_ARMS; i++) check_line(out, i, j->text[i], model, &why);
+        break;
+    case FORM_SETTING: check_setting(out, b, j, model, &why); break;
+    case FORM_QUANTIZE: check_quantize(out, j, model, &why); break;
+    case FORM_MODEL: check_model_file(out, j->text[0], &why); break;
+    default: break;
+    }
+    pthread_mutex_lock(&b->lock);
+    b->known.checked = *out;
+    pthread_mutex_unlock(&b->lock);
+    free(out);
+}
