@@ -188,6 +188,55 @@ static void the_running_load_changes(void **state)
     free(idle);
 }
 
+/* r asks how much time an undecided A/B gets, and continues that run. */
+static void an_undecided_run_continues_with_more_time(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_done(VERDICT_INCONCLUSIVE);
+    struct ui u = { .view = VIEW_AB };
+    s->experiment.spec.budget_s = 90;
+    struct effect e = press(&u, s, 'r');
+    CHECK_EQ(e.requests, 0);
+    CHECK_EQ(u.form.kind, FORM_RESUME);
+    CHECK_STR(u.form.field[0].text, "2m");
+    form_put(&u.form, 0, "12m");
+    e = press(&u, s, UI_KEY_ENTER);
+    CHECK(e.requests & REQUEST_START_EXPERIMENT);
+    CHECK_EQ(e.job.id, s->experiment.run_id);
+    CHECK_STR(e.job.text[START_BUDGET], "12m");
+    CHECK(strstr(e.command, "--budget 12m"));
+    free(s);
+    s = fixture_done(VERDICT_BETTER);
+    u = (struct ui){ .view = VIEW_AB };
+    CHECK(press(&u, s, 'r').is_error);
+    free(s);
+}
+
+/* A field has ✓ only after the command's own check, and what that refuses does not start. */
+static void the_command_checks_the_form(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    struct ui u = { .view = VIEW_LIVE };
+    const char *why;
+    press(&u, s, 'b');
+    CHECK_EQ(form_field_state(&u, s, AB_B, &why), FIELD_CHECKING);
+    CHECK_EQ(form_field_state(&u, s, AB_WORKLOAD, &why), FIELD_GOOD); /* needs no model */
+    s->checked.of = form_hash(&u.form, s->model_path);
+    CHECK_EQ(form_field_state(&u, s, AB_B, &why), FIELD_GOOD);
+    snprintf(s->checked.refusal[AB_B], sizeof s->checked.refusal[AB_B], "arm B: already quantized");
+    CHECK_EQ(form_field_state(&u, s, AB_B, &why), FIELD_REFUSED);
+    struct effect e = press(&u, s, UI_KEY_ENTER);
+    CHECK(e.is_error && !e.requests);
+    CHECK_CONTAINS(e.message, "already quantized");
+    CHECK_EQ(u.form.kind, FORM_AB);
+    CHECK_EQ(u.form.focus, AB_B);
+    form_put(&u.form, AB_B, "threads=1"); /* the check was about another text */
+    CHECK_EQ(form_field_state(&u, s, AB_B, &why), FIELD_CHECKING);
+    CHECK(press(&u, s, UI_KEY_ENTER).requests & REQUEST_START_EXPERIMENT);
+    free(s);
+}
+
 /* A path of `bytes` bytes below `before`. */
 static const char *long_path(char *buf, const char *before, int bytes)
 {
@@ -265,6 +314,8 @@ int main(void)
         cmocka_unit_test(views_read_the_database_again),
         cmocka_unit_test(a_busy_machine_is_no_dead_end),
         cmocka_unit_test(the_running_load_changes),
+        cmocka_unit_test(an_undecided_run_continues_with_more_time),
+        cmocka_unit_test(the_command_checks_the_form),
         cmocka_unit_test(a_long_command_is_whole_or_refused),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),
     };

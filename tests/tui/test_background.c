@@ -152,6 +152,29 @@ static void lines_are_judged(void **state)
     background_close(b);
 }
 
+/* A bug: results of the last model stood beside the facts of the new one. */
+static void another_model_forgets_the_last(void **state)
+{
+    (void)state;
+    struct background *b = background_new();
+    struct job j = { .run = job_read_model };
+    struct snapshot *s = &b->known;
+    s->quality.count = s->load.lines = s->advice_count = s->recent_count = s->sensitivity.maps = 1;
+    s->stopped_ab.id = 7;
+    s->estimates.decode_tok_s = 57.7;
+    snprintf(s->applied, sizeof s->applied, "threads=1");
+    job_put_text(&j, 0, "/nowhere/other.gguf");
+    job_read_model(b, &j);
+    CHECK_STR(s->model_path, "/nowhere/other.gguf");
+    CHECK_EQ(s->quality.count, -1);
+    CHECK_EQ(s->load.lines, -1);
+    CHECK_EQ(s->advice_count + s->recent_count + s->sensitivity.maps, 0);
+    CHECK_EQ(s->stopped_ab.id, 0);
+    CHECK(isnan(s->estimates.decode_tok_s));
+    CHECK_STR(s->applied, "");
+    background_close(b);
+}
+
 /* ---------------------------------------------------------------- commands */
 
 /* Plays a command: fake WHAT. */
@@ -274,6 +297,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "fake")) return play(argc, argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(folders), cmocka_unit_test(lines_are_judged),
+                                        cmocka_unit_test(another_model_forgets_the_last),
                                         cmocka_unit_test(commands), cmocka_unit_test(cancelled) };
     char line[64];
     /* The list of places and commands use the working directory: it is the same wherever the test starts. */

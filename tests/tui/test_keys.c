@@ -76,6 +76,9 @@ static void refusals(void **state)
     assert_string_not_equal(refusal(DO_PUSH, &u, running), "");
     assert_string_equal(refusal(DO_PUSH, &u, done), "");
     assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
+    done->experiment.verdict = VERDICT_INCONCLUSIVE; /* it continues with more time */
+    assert_string_equal(refusal(DO_RESUME, &u, done), "");
+    done->experiment.verdict = VERDICT_BETTER;
     running->ceilings_known = false;
     assert_non_null(strstr(refusal(DO_ADVISE, &u, running), "disturb"));
     u.view = VIEW_HISTORY;

@@ -437,6 +437,63 @@ static void a_load_shows_its_requests(void **state)
     free(s);
 }
 
+/* A bug: "CPU 50 %", "others 83 %" and "other programs use 31 %" on one screen: samples beside means. */
+static void the_load_is_one_figure(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    s->busy = (struct busy_state){ .cpu = NAN, .others = NAN, .steal = NAN };
+    const double samples[][2] = { { 0.9, 0.7 },
+                                  { 0.5, 0.83 },
+                                  { 0.6, 0.9 } }; /* processors, other programs */
+    for (size_t i = 0; i < COUNT_OF(samples); i++) {
+        double sensor[METRIC_SENSOR_COUNT];
+        for (int k = 0; k < METRIC_SENSOR_COUNT; k++) sensor[k] = NAN;
+        sensor[METRIC_CPU_BUSY] = samples[i][0];
+        sensor[METRIC_OTHERS_BUSY] = samples[i][1];
+        sensor[METRIC_CPU_STEAL] = 0;
+        busy_state_step(&s->busy, sensor);
+        CHECK_LE(s->busy.others, s->busy.cpu); /* a part is never more than the whole */
+        busy_state_show(&s->busy, s->sensor);
+        char *text = draw(s, &(struct ui){ .view = VIEW_LIVE }, 120, 36, GLYPHS_BRAILLE), want[64];
+        snprintf(want, sizeof want, "others %.0f%%", 100 * s->busy.others);
+        CHECK_CONTAINS(text, want);
+        snprintf(want, sizeof want, "other programs use %.0f%%", 100 * s->busy.others);
+        CHECK_CONTAINS(text, want);
+        free(text);
+    }
+    free(s);
+}
+
+/* A bug: the advice predicted 57.7 tokens/s for a line, and the form 166 for the same. */
+static void a_prediction_is_one_figure(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct ui u = { .view = VIEW_LIVE };
+    int runs = -1;
+    struct advice *a = &s->advice[0];
+    form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ a->line, "default", "tg64" });
+    snprintf(s->estimates.text, sizeof s->estimates.text, "%s", a->line);
+    s->estimates.total_bytes = 1 << 20;
+    s->estimates.decode_tok_s = 166;
+    a->prediction.decode_tok_s = 57.7;
+    a->prediction.decode_low = 50;
+    a->prediction.decode_high = 60;
+    s->checked.of = form_hash(&u.form, s->model_path);
+    const struct interval rate = snapshot_decode_rate(s, a->line, &runs);
+    CHECK_NEAR(rate.estimate, 57.7, 1e-9);
+    CHECK_EQ(runs, a->decode.runs);
+    char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "decode about 57.7 tok/s");
+    CHECK_LACKS(text, "166");
+    free(text);
+    s->advice_count = 0; /* then it is the estimate of the form */
+    CHECK_NEAR(snapshot_decode_rate(s, s->estimates.text, NULL).estimate, 166, 1e-9);
+    CHECK(isnan(snapshot_decode_rate(s, "threads=1", NULL).estimate));
+    free(s);
+}
+
 /* A busy machine: who uses the processors, how much against which limit, and two keys. */
 static void busy_names_and_offers(void **state)
 {
@@ -520,6 +577,8 @@ int main(void)
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(noise_is_explained),
         cmocka_unit_test(a_load_shows_its_requests),
+        cmocka_unit_test(the_load_is_one_figure),
+        cmocka_unit_test(a_prediction_is_one_figure),
         cmocka_unit_test(busy_names_and_offers),
         cmocka_unit_test(too_small),
         cmocka_unit_test(quit_asks_and_refusals_show),

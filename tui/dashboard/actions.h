@@ -58,6 +58,7 @@ struct effect action_set(struct ui *ui, const struct snapshot *s);
 struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
 /* Start the A/B, or the side-by-side continuation, that the accepted form describes. */
 struct effect action_start_ab(struct ui *ui, const struct snapshot *s);
+struct effect action_resume_with(struct ui *ui, const struct snapshot *s); /* with the time in its form */
 struct effect action_start_writing(struct ui *ui, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- runs and commands (actions_command.c) */

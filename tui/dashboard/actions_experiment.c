@@ -2,6 +2,7 @@
  */
 #include "tui/dashboard/actions.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- the form of an A/B */
@@ -137,9 +138,34 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
     return e;
 }
 
+/* An A/B that used up its time without a verdict continues with as much again, or what the person sets. */
+static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
+{
+    bool is_tune;
+    char budget[32] = "5m";
+    const int64_t id = ui_resumed_id(ui, s, &is_tune);
+    const double had = s->experiment_known && s->experiment.run_id == id ? s->experiment.spec.budget_s : 0;
+    if (had > 0)
+        snprintf(budget, sizeof budget, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
+    form_show(&ui->form, FORM_RESUME, (const char *const[FORM_FIELDS]){ budget });
+    ui->form.about = id;
+    return effect_none();
+}
+
+struct effect action_resume_with(struct ui *ui, const struct snapshot *s)
+{
+    struct effect e = { .requests = REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND,
+                        .job = { .id = ui->form.about, .other_id = ui->when_busy } };
+    job_put_text(&e.job, START_BUDGET, ui->form.field[0].text);
+    equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
+    action_enter_view(ui, VIEW_LIVE);
+    return e;
+}
+
 struct effect action_resume(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
+    if (ui_resumes_undecided(ui, s)) return resume_undecided(ui, s);
     struct effect e = { .job = { .id = ui_resumed_id(ui, s, &is_tune), .other_id = ui->when_busy } };
     equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
     e.requests = is_tune ? REQUEST_RUN_COMMAND : REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND;

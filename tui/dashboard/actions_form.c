@@ -44,6 +44,7 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     if (f->kind == FORM_LOAD) return action_change_load(ui, s);
     switch (f->kind) {
     case FORM_AB: e = action_start_ab(ui, s); break;
+    case FORM_RESUME: e = action_resume_with(ui, s); break;
     case FORM_PUSH: e = action_push_to(ui, s, f->field[0].text); break;
     case FORM_COMMAND: e = action_run_typed(ui, f->field[0].text); break;
     case FORM_MODEL: e = model_read(ui); break;

@@ -92,7 +92,8 @@ void job_delete_run(struct background *b, const struct job *j);  /* id */
 void job_restore_run(struct background *b, const struct job *j); /* id */
 void job_purge_runs(struct background *b, const struct job *j);  /* rows of runs deleted long ago */
 void job_load_run(struct background *b, const struct job *j);    /* id */
-/* id of a run to resume, else texts: MORE and QUALITY may be ""; other_id: enum busy_mode */
+/* id of a run to resume, with a new BUDGET or ""; else texts: MORE and QUALITY may be ""; other_id: enum
+ * busy_mode */
 enum start_text {
     START_A,
     START_B,

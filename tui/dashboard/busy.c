@@ -22,33 +22,6 @@ void job_find_busiest(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* A moving mean over about three seconds: single samples jump. */
-static double mean_move(double mean, double now)
-{
-    enum { STEPS = 6 };
-    if (!isfinite(now)) return mean;
-    return isfinite(mean) ? mean + (now - mean) / STEPS : now;
-}
-
-/* Busy above a limit of contamination, and until the load is well below both: a banner must not flicker. */
-static bool still_busy(const struct busy_state *b)
-{
-    const double off = b->is_busy ? 0.7 : 1.0;
-    return b->others > off * contamination_limit(METRIC_OTHERS_BUSY) ||
-           b->steal > off * contamination_limit(METRIC_CPU_STEAL);
-}
-
-static void busy_step(struct dashboard *d)
-{
-    struct busy_state *b = &d->busy;
-    b->cpu = mean_move(b->cpu, d->s->sensor[METRIC_CPU_BUSY]);
-    b->others = mean_move(b->others, d->s->sensor[METRIC_OTHERS_BUSY]);
-    b->steal = mean_move(b->steal, d->s->sensor[METRIC_CPU_STEAL]);
-    if (b->others > b->cpu) b->others = b->cpu; /* a part of it, although read at a slightly different time */
-    b->is_busy = still_busy(b);
-    d->quiet_steps = b->is_busy ? 0 : d->quiet_steps + 1;
-}
-
 /* Looking at all processes costs time, so it is done only on a busy machine, and never while a cell is timed.
  */
 static void request_busiest(struct dashboard *d, int64_t now)
@@ -81,16 +54,13 @@ void dashboard_watch_busy(struct dashboard *d)
     const int64_t now = clock_ns();
     if (now >= d->busy_ns) {
         d->busy_ns = now + SNAPSHOT_STEP_MS * INT64_C(1000000);
-        busy_step(d);
+        busy_state_step(&d->busy, d->s->sensor);
+        d->quiet_steps = d->busy.is_busy ? 0 : d->quiet_steps + 1;
     }
     memcpy(d->busy.by, d->s->busy.by, sizeof d->busy.by);
     d->busy.by_ms = d->s->busy.by_ms;
     d->s->busy = d->busy;
-    /* Every view shows these means: a sample of the same figure beside its mean would look like a
-     * contradiction. */
-    d->s->sensor[METRIC_CPU_BUSY] = d->busy.cpu;
-    d->s->sensor[METRIC_OTHERS_BUSY] = d->busy.others;
-    d->s->sensor[METRIC_CPU_STEAL] = d->busy.steal;
+    busy_state_show(&d->busy, d->s->sensor);
     request_busiest(d, now);
     continue_when_quiet(d);
 }

@@ -231,6 +231,8 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct backg
     };
     if (j->other_id == BUSY_WAIT) spec->wait_quiet_s = WAIT_QUIET_S;
     if (j->other_id == BUSY_LOADED) spec->estimand = ESTIMAND_LOADED;
+    double seconds;
+    if (j->id && str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
     if (j->id) return ERR_OK;
     static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
     enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);

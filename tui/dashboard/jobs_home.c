@@ -66,8 +66,11 @@ void background_read_home(struct background *b, struct db *d, const char (*sha)[
         if (!run_is_of(r, sha, models, machine) || !strcmp(r->state, "running")) continue;
         if (h.runs < RECENT_RUNS) recent_add(&h, before, d, r);
         if (strcmp(r->kind, "ab")) continue;
-        if (newest_ab && (!strcmp(r->state, "stopped") || !strcmp(r->state, "interrupted")))
+        const bool undecided = !strcmp(r->state, "done") && verdict_parse(r->verdict) == VERDICT_INCONCLUSIVE;
+        if (newest_ab && (undecided || !strcmp(r->state, "stopped") || !strcmp(r->state, "interrupted")))
             h.stopped_ab = stopped_run_of(r);
+        if (newest_ab && undecided)
+            snprintf(h.stopped_ab.state, sizeof h.stopped_ab.state, "%s", RUN_UNDECIDED);
         newest_ab = false;
     }
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);

@@ -126,6 +126,7 @@ enum form_kind {
     FORM_WRITE,
     FORM_SETTING,
     FORM_LOAD,
+    FORM_RESUME,
     FORM_KIND_COUNT
 };
 /* A field holds every config line. COMMAND_TEXT: bytes of a command line with its arguments; what is longer

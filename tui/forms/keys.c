@@ -89,7 +89,8 @@ const struct key_binding KEYS[] = {
       .name = "r",
       .label = "resume",
       .title = "resume",
-      .help = "resume a stopped experiment or search (selected, or on screen)",
+      .help =
+          "resume a stopped experiment or search (selected, or on screen); an undecided A/B with more time",
       .command = "qdyno ab --resume ID" },
     { .action = DO_PAUSE,
       .key = { '|', 'P' },

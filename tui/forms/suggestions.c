@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tui/widgets/widgets.h"
@@ -317,6 +318,23 @@ static void suggestions_add_estimates(struct builder *m)
         }
 }
 
+/* What is refused comes last: on a file that is quantized already that is every recipe, and what runs is what
+ * a person looks for. The order is kept otherwise. */
+static void put_refused_last(struct suggestions *c)
+{
+    int n = 0;
+    struct suggestion *refused = malloc(sizeof c->list);
+    if (!refused) return; /* only the order */
+    for (int i = 0, at = 0; i < c->n; i++) {
+        if (c->list[i].refusal[0])
+            refused[n++] = c->list[i];
+        else if (at++ != i)
+            c->list[at - 1] = c->list[i];
+    }
+    memcpy(c->list + c->n - n, refused, sizeof *refused * (size_t)n);
+    free(refused);
+}
+
 static void suggest_config(struct builder *m)
 {
     char key[64];
@@ -340,6 +358,7 @@ static void suggest_config(struct builder *m)
     }
     refuse_invalid_lines(m);
     if (!m->for_file) suggestions_add_estimates(m);
+    put_refused_last(m->out);
 }
 
 /* ---------------------------------------------------------------- files */

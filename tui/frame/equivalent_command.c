@@ -290,7 +290,11 @@ static void append_command_resume(struct str *out, const struct ui *u, const str
 {
     bool is_tune;
     const long long id = (long long)ui_resumed_id(u, s, &is_tune);
-    str_printf(out, "qdyno %s --resume %lld", is_tune ? "tune" : "ab", id);
+    if (u->form.kind == FORM_RESUME)
+        str_printf(out, "qdyno ab --resume %lld --budget %s", (long long)u->form.about,
+                   u->form.field[0].text);
+    else
+        str_printf(out, "qdyno %s --resume %lld", is_tune ? "tune" : "ab", id);
 }
 
 static void append_command_undo(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -313,7 +317,8 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
         [FORM_AB] = DO_NEW_AB,         [FORM_PUSH] = DO_PUSH,           [FORM_FILTER] = DO_FILTER,
         [FORM_QUANTIZE] = DO_QUANTIZE, [FORM_CALIBRATE] = DO_CALIBRATE, [FORM_MODEL_TEXT] = DO_MODEL_TEXT,
         [FORM_REPORT] = DO_REPORT,     [FORM_BASELINE] = DO_BASELINE,   [FORM_TUNE] = DO_TUNE,
-        [FORM_MODEL] = DO_MODEL,       [FORM_WRITE] = DO_WRITE,         [FORM_SETTING] = DO_APPLY
+        [FORM_MODEL] = DO_MODEL,       [FORM_WRITE] = DO_WRITE,         [FORM_SETTING] = DO_APPLY,
+        [FORM_RESUME] = DO_RESUME
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;

@@ -522,6 +522,10 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s);
 /* The run that key r continues: the selected one of the history, otherwise what was stopped on screen; 0:
  * none. *is_tune: it is a search, otherwise an experiment. */
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune);
+/* Whether that run is an A/B that ended without a verdict: it continues with more time. */
+bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s);
+/* The state of struct stopped_run for such an A/B. */
+extern const char RUN_UNDECIDED[];
 /* Whether the candidate of the search on screen is the configuration that is applied to the model. */
 bool tune_is_applied(const struct snapshot *s);
 /* The style of a candidate: excluded, current, leading. */

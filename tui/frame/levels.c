@@ -64,3 +64,37 @@ const char *level_mark(enum figure_level level)
     static const char *const MARKS[] = { [LEVEL_GOOD] = "", [LEVEL_WARN] = "!", [LEVEL_BAD] = "!!" };
     return MARKS[level];
 }
+
+/* ---------------------------------------------------------------- a busy machine */
+
+/* A moving mean over about three seconds: single samples jump. */
+static double mean_move(double mean, double now)
+{
+    enum { STEPS = 6 };
+    if (!isfinite(now)) return mean;
+    return isfinite(mean) ? mean + (now - mean) / STEPS : now;
+}
+
+/* Busy above a limit of contamination, and until the load is well below both: a banner must not flicker. */
+static bool still_busy(const struct busy_state *b)
+{
+    const double off = b->is_busy ? 0.7 : 1.0;
+    return b->others > off * contamination_limit(METRIC_OTHERS_BUSY) ||
+           b->steal > off * contamination_limit(METRIC_CPU_STEAL);
+}
+
+void busy_state_step(struct busy_state *b, const double *sensor)
+{
+    b->cpu = mean_move(b->cpu, sensor[METRIC_CPU_BUSY]);
+    b->others = mean_move(b->others, sensor[METRIC_OTHERS_BUSY]);
+    b->steal = mean_move(b->steal, sensor[METRIC_CPU_STEAL]);
+    if (b->others > b->cpu) b->others = b->cpu; /* a part of it, although read at a slightly different time */
+    b->is_busy = still_busy(b);
+}
+
+void busy_state_show(const struct busy_state *b, double *sensor)
+{
+    sensor[METRIC_CPU_BUSY] = b->cpu;
+    sensor[METRIC_OTHERS_BUSY] = b->others;
+    sensor[METRIC_CPU_STEAL] = b->steal;
+}

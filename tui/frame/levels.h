@@ -29,6 +29,12 @@ struct busy_state {
     int64_t by_ms;             /* unix time when that was seen; nobody looks while a cell is timed */
 };
 
+/* Takes in one sample of the sensors (by enum metric_id), every half second. */
+void busy_state_step(struct busy_state *b, const double *sensor);
+/* Writes the means where the views read the sensors: a sample beside its mean would look like a
+ * contradiction. */
+void busy_state_show(const struct busy_state *b, double *sensor);
+
 /* How the next A/B or search treats a busy machine. */
 enum busy_mode { BUSY_ANYHOW, BUSY_WAIT, BUSY_LOADED };
 

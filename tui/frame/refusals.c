@@ -63,10 +63,13 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     if (s->command[0]) return COMMAND_RUNS;
     if (writing_runs(s)) return WRITING_RUNS;
     if (r && !is_tune && strcmp(r->kind, "ab")) return "only an A/B or a search can be resumed";
-    if (r && !strcmp(r->state, "done")) return "that run is complete";
+    const bool undecided = ui_resumes_undecided(u, s);
+    if (r && !undecided && !strcmp(r->state, "done")) return "that run has its verdict: b starts another A/B";
     if (!id) return "nothing to resume: select a stopped run in the history (4)";
     if (is_tune) return refuse_command(u, s);
-    return !r && s->experiment.phase == PHASE_DONE ? "the experiment is complete" : "";
+    return !r && !undecided && s->experiment.phase == PHASE_DONE
+               ? "the A/B has its verdict: b starts another one"
+               : "";
 }
 
 static const char *refuse_advise(const struct ui *u, const struct snapshot *s)

@@ -53,15 +53,16 @@ int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS])
 
 void ui_suggestions(struct suggestions *out, const struct ui *u, const struct snapshot *s)
 {
-    suggestions_make(out, &(struct suggestion_source){ .form = &u->form,
-                                                       .commands = u->commands,
-                                                       .command_count = u->command_count,
-                                                       .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
-                                                       .ctx_train = s->model.ctx_train,
-                                                       .recipes = &s->recipes,
-                                                       .folder = &s->folder,
-                                                       .baselines = &s->baselines,
-                                                       .estimates = &s->estimates });
+    suggestions_make(
+        out, &(struct suggestion_source){ .form = &u->form,
+                                          .commands = u->commands,
+                                          .command_count = u->command_count,
+                                          .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
+                                          .ctx_train = s->model.ctx_train,
+                                          .recipes = &s->recipes,
+                                          .folder = &s->folder,
+                                          .baselines = &s->baselines,
+                                          .estimates = &s->estimates });
 }
 
 int ui_rows(const struct ui *u, const struct snapshot *s)
@@ -170,11 +171,25 @@ int64_t ui_run_id(const struct ui *u, const struct snapshot *s)
     return r ? r->id : s->experiment_known ? s->experiment.run_id : 0;
 }
 
+const char RUN_UNDECIDED[] = "undecided";
+
+bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    const struct experiment_state *x = &s->experiment;
+    bool is_tune;
+    if (!ui_resumed_id(u, s, &is_tune) || is_tune) return false;
+    if (r) return !strcmp(r->state, "done") && !strcmp(r->verdict, verdict_name(VERDICT_INCONCLUSIVE));
+    if (s->experiment_known) return x->phase == PHASE_DONE && x->verdict == VERDICT_INCONCLUSIVE;
+    return !strcmp(s->stopped_ab.state, RUN_UNDECIDED);
+}
+
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune)
 {
     const struct run_line *r = ui_run(u, s);
     const struct experiment_state *x = &s->experiment;
-    const bool stopped = s->experiment_known && x->run_id && x->phase != PHASE_DONE && u->view != VIEW_TUNE;
+    const bool open = x->phase != PHASE_DONE || x->verdict == VERDICT_INCONCLUSIVE;
+    const bool stopped = s->experiment_known && x->run_id && open && u->view != VIEW_TUNE;
     *is_tune = r ? !strcmp(r->kind, "tune") : s->stopped_tune.id > s->stopped_ab.id && !stopped;
     if (r) return r->id;
     if (!*is_tune && !s->experiment_known && u->view != VIEW_TUNE) return s->stopped_ab.id;

@@ -21,7 +21,12 @@ static void draw_resume(struct grid *g, struct rect in, int row, const struct st
 {
     char text[400];
     struct pen p = pen_at(g, in, 0, row);
-    snprintf(text, sizeof text, "resume the %s that was %s (run %lld, %s, %.100s)", what, r->state,
+    const bool undecided = !strcmp(r->state, RUN_UNDECIDED);
+    snprintf(text, sizeof text, "%s the %s that %s (run %lld, %s, %.100s)", undecided ? "continue" : "resume",
+             what,
+             undecided                      ? "ended undecided"
+             : !strcmp(r->state, "stopped") ? "was stopped"
+                                            : "was interrupted",
              (long long)r->id, figure_date(r->started_ms).text, r->model);
     put_step(&p, DO_RESUME, ROLE_TEXT, text);
 }
@@ -72,8 +77,10 @@ void draw_home(struct grid *g, struct rect in, const struct snapshot *s)
     put_step(&p, DO_TUNE, ROLE_TEXT | STYLE_BOLD, "find the best setting for this model");
     const bool wide = pen_left(&p) >= 32;
     if (!wide) p = pen_at(g, in, 0, row++);
-    put_step(&p, DO_NEW_AB, ROLE_TEXT,
-             wide ? "compare two configurations" : "compare two, for example A default and B q8_0");
+    char compare[160] = "compare two configurations";
+    if (!wide)
+        snprintf(compare, sizeof compare, "compare two: A default, B %.120s", proposed_line(s, "default"));
+    put_step(&p, DO_NEW_AB, ROLE_TEXT, compare);
     const bool tune = s->stopped_tune.id > s->stopped_ab.id;
     if (s->stopped_tune.id || s->stopped_ab.id)
         draw_resume(g, in, row++, tune ? &s->stopped_tune : &s->stopped_ab, tune ? "search" : "A/B");

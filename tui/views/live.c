@@ -171,7 +171,8 @@ static void draw_next(struct pen *p, const struct snapshot *s)
 /* The search, if one runs, or if nothing else was measured since the start. */
 static bool live_shows_tune(const struct snapshot *s)
 {
-    return s->tune.running || (s->tune.known && !s->experiment_known);
+    const bool about_model = !s->tune.model[0] || !strcmp(s->tune.model, s->model_path);
+    return s->tune.running || (s->tune.known && about_model && !s->experiment_known);
 }
 
 enum { PLOT_LEAST = 5 }; /* rows of the effect plot */

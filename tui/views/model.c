@@ -138,7 +138,10 @@ static void box_memory(struct grid *g, struct rect area, const struct snapshot *
     if (s->machine_known && s->machine.memory_available_bytes >= 0)
         snprintf(title, sizeof title, "Memory by context and KV type; %s free",
                  figure_bytes(s->machine.memory_available_bytes).text);
-    struct rect in = grid_box(g, area, title, "$ qdyno fit -c 512,4096 -C kv=q8_0");
+    char command[MODEL_PATH + 64];
+    snprintf(command, sizeof command, "$ qdyno fit -m %s -c 512,4096 -C kv=q8_0",
+             s->model_path[0] ? path_file_name(s->model_path) : "MODEL");
+    struct rect in = grid_box(g, area, title, command);
     if (!l->groups) return;
     for (int k = -1; k < l->caches; k++) memory_row(g, in, k + 1, s, k);
     char text[200];

@@ -280,7 +280,14 @@ static void draw_effect_and_verdict(struct pen *p, const struct experiment_state
 {
     const struct comparison *c = experiment_comparison(x, arm);
     const struct mark m = verdict_mark(experiment_verdict(x, arm));
-    if (isfinite(c->effect.estimate)) {
+    const enum verdict v = experiment_verdict(x, arm);
+    const double proven = v == VERDICT_BETTER  ? c->effect.lower
+                          : v == VERDICT_WORSE ? c->effect.upper
+                                               : (double)NAN;
+    if (!interval && isfinite(proven)) /* without its interval, a middle would claim more than was shown */
+        pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s%s ", v == VERDICT_BETTER ? "≥" : "≤",
+                   figure_change(proven).text);
+    else if (isfinite(c->effect.estimate)) {
         pen_put(p, (unsigned)m.role | STYLE_BOLD, figure_change(c->effect.estimate).text);
         if (interval && isfinite(c->effect.lower) && isfinite(c->effect.upper))
             pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(c->effect.lower).text,
@@ -412,7 +419,7 @@ static const char *verdict_text(enum verdict v)
         [VERDICT_EQUIVALENT] = "no difference beyond the margin: decide by memory and quality",
         [VERDICT_NEGLIGIBLE] = "a difference exists but is below the margin: decide by memory and quality",
         [VERDICT_INCONCLUSIVE] =
-            "undecided within the budget: b starts it again with a larger budget, or measure on a quieter machine",
+            "undecided within the budget: r continues it with more time (its blocks count), best on a quieter machine",
     };
     return (size_t)v < COUNT_OF(TEXTS) ? TEXTS[v] : "";
 }

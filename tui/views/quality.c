@@ -76,18 +76,22 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
 static void draw_no_methods(struct grid *g, struct rect in, const struct snapshot *s)
 {
     const struct quality_results *q = &s->quality;
-    grid_wrap(g, in,
-              q->error[0]     ? ROLE_ERROR
-              : q->trouble[0] ? ROLE_WARN
-                              : ROLE_DIM,
-              q->error[0]         ? q->error
-              : !s->model_path[0] ? "no model is loaded: m chooses one"
-              : q->trouble[0]     ? q->trouble
-              : q->count < 0
-                  ? "reading the database"
-                  : "n/a: the quality of no method was measured on this model. The command "
-                    "below compares the predictions of a method with those of the original "
-                    "model, token by token, on a text. ! runs it; an A/B (b) can measure it, too.");
+    grid_wrap(
+        g, in,
+        q->error[0]     ? ROLE_ERROR
+        : q->trouble[0] ? ROLE_WARN
+                        : ROLE_DIM,
+        q->error[0]         ? q->error
+        : !s->model_path[0] ? "no model is loaded: m chooses one"
+        : q->trouble[0]     ? q->trouble
+        : q->count < 0      ? "reading the database"
+        : s->proposals.quantized
+            ? "n/a: no quality was measured on this model. Its file is quantized already, so the command below "
+              "compares the predictions of another configuration with those of this file, token by token, on a "
+              "text. ! runs it; an A/B (b) can measure it, too."
+            : "n/a: the quality of no method was measured on this model. The command "
+              "below compares the predictions of a method with those of the original "
+              "model, token by token, on a text. ! runs it; an A/B (b) can measure it, too.");
 }
 
 static void box_methods(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
@@ -179,7 +183,13 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
         return;
     }
     struct rect in = grid_box(g, area, title, NULL);
-    grid_wrap(g, in, ROLE_DIM, s->sensitivity.missing[0] ? s->sensitivity.missing : "n/a");
+    grid_wrap(
+        g, in, ROLE_DIM,
+        s->proposals.quantized
+            ? "n/a: this file is quantized already. The sensitivity of tensors is measured on a file of the model "
+              "in f32, f16 or bf16 (qdyno recipe)."
+        : s->sensitivity.missing[0] ? s->sensitivity.missing
+                                    : "n/a");
 }
 
 void view_quality(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
