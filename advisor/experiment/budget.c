@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define BUDGET_SLACK 1.1
-enum { QUALITY_CTX = 512, PROMPTS = 16, PROMPT_TOKENS = 64 }; /* of quality_measure, where not specified */
+enum { QUALITY_CTX = 512 }; /* of quality_measure, where not specified */
 
 double experiment_budget_left(const struct experiment *x)
 {
@@ -25,12 +25,25 @@ bool experiment_block_is_too_late(const struct experiment *x)
     return left <= 0 || next > left + slack;
 }
 
-void experiment_estimate_end(struct experiment *x, int blocks_left)
+/* Seconds until the latest end of the run. NAN: unknown. */
+static double most_left(const struct experiment *x)
 {
+    const struct experiment_state *s = &x->state;
+    const double elapsed = experiment_elapsed(x);
+    if (s->phase == PHASE_QUALITY) return x->budget.quality_begun_s + x->budget.quality_s - elapsed;
+    const int blocks = MAX(control_wanted(s) - s->control_blocks, 0) + MAX(s->spec.max_blocks - s->blocks, 0);
+    const double blocks_s = fmin(fmax(s->spec.budget_s - s->reserved_s - elapsed, 0), s->block_s * blocks);
+    return s->block_s > 0 ? blocks_s + s->reserved_s + x->budget.on_top_s : (double)NAN;
+}
+
+/* How many more blocks it takes is an estimate that grows and shrinks with the noise, and a time that grows
+ * while somebody waits for it is worse than none. So what is shown is the latest end, and it only falls. */
+void experiment_count_down(struct experiment *x)
+{
+    const double left = most_left(x);
     struct experiment_state *s = state_edit(x);
     s->elapsed_s = experiment_elapsed(x);
-    if (s->block_s > 0 && blocks_left >= 0)
-        s->eta_s = fmin(s->block_s * blocks_left, fmax(0, experiment_budget_left(x))) + s->reserved_s;
+    if (!isnan(left)) s->eta_s = fmax(isnan(s->eta_s) ? left : fmin(s->eta_s, left), 0);
     state_done(x);
 }
 
@@ -61,21 +74,27 @@ static struct token_time token_time_of(struct experiment *x, int arm)
     return t;
 }
 
+/* What an arm's process and cells took so far, and its tokens. */
+static struct arm_time arm_time_of(struct experiment *x, int arm)
+{
+    const struct token_time t = token_time_of(x, arm);
+    return (struct arm_time){ .start_s = x->pool.start_s[arm],
+                              .cell_s = fmax(x->pool.cell_s[arm], CELL_LEAST_S),
+                              .prefill_token_s = t.prefill_s,
+                              .decode_token_s = t.decode_s };
+}
+
 /* Seconds that the quality of all challengers takes. NAN: unknown; 0: it is not measured. */
 static double quality_seconds(struct experiment *x)
 {
     const struct experiment_spec *s = &x->state.spec;
     double sum = 0;
     if (!*s->quality_file) return 0;
-    if (s->quality_chunks <= 0) return NAN; /* all windows of the text */
-    const double windows = (double)s->quality_chunks * (s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX);
-    const double generated = PROMPTS * PROMPT_TOKENS;
-    const struct token_time a = token_time_of(x, 0);
+    const struct arm_time a = arm_time_of(x, 0);
     for (int k = 1; k < s->arms; k++) {
         if (x->state.arm[k].failed || x->state.comparison[k].quality.known) continue;
-        const struct token_time b = token_time_of(x, k);
-        sum += x->pool.start_s[0] + x->pool.start_s[k] + windows * (a.prefill_s + b.prefill_s) +
-               generated * (a.decode_s + b.decode_s);
+        const struct arm_time b = arm_time_of(x, k);
+        sum += forecast_quality_s(s, &a, &b);
     }
     return sum;
 }
@@ -84,34 +103,39 @@ static double quality_seconds(struct experiment *x)
 static void announce_overrun(struct experiment *x, const char *why)
 {
     x->budget.announced = true;
-    experiment_log_event(x, "budget", "the budget of %.3g s cannot be kept: %s", x->state.spec.budget_s, why);
+    experiment_log_event(x, "budget", "the run takes longer than its budget of %.3g s: %s",
+                         x->state.spec.budget_s, why);
 }
 
 void experiment_budget_exact(struct experiment *x)
 {
-    announce_overrun(x,
-                     "it does not apply, because each arm evaluates the text once, however long that takes");
+    announce_overrun(x, "each arm evaluates the whole text once, however long that takes");
 }
 
 static void reserve(struct experiment *x, double canary_s)
 {
     const double quality = quality_seconds(x), left = experiment_budget_left(x) - canary_s;
     const bool fits = quality <= 0.5 * left;
-    char why[160];
+    char why[200];
     struct experiment_state *s = state_edit(x);
     s->reserved_s = canary_s + (fits ? quality : 0);
     state_done(x);
+    x->budget.quality_s = quality;
+    x->budget.on_top_s = fits ? 0 : quality;
     if (fits || quality == 0) return;
     if (isnan(quality))
-        snprintf(why, sizeof(why), "quality follows the blocks, and how long it takes is not known");
-    else
         snprintf(why, sizeof(why),
-                 "it covers the blocks; quality follows them and takes about %.0f s, more than half of it",
-                 ceil(quality));
+                 "measuring quality follows the blocks, and how long that takes is not known");
+    else
+        snprintf(
+            why, sizeof(why),
+            "measuring quality takes about %.0f s and begins when the budget is used up, because inside it "
+            "less than half of the time would be left for the comparison",
+            ceil(quality));
     announce_overrun(x, why);
 }
 
-/* The control, and as many blocks as a claim needs where all agree. */
+/* The control, and as many blocks as a verdict needs where all agree: with what the warm-up measured. */
 static void check_blocks(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
@@ -121,14 +145,13 @@ static void check_blocks(struct experiment *x)
         cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
         starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i];
     }
-    const int blocks = MAX(s->spec.control_blocks, 0) + stats_anytime_fewest(0.05);
-    const double needed = blocks * (cells_s + starts_s), left = experiment_budget_left(x);
-    if (needed <= left) return;
-    experiment_log_event(
-        x, "budget",
-        "the budget is probably too short for a verdict: a claim needs at least %d blocks with "
-        "the control, about %.0f s; %.0f s are left",
-        blocks, ceil(needed), fmax(left, 0));
+    struct experiment_forecast f;
+    char text[FORECAST_TEXT];
+    forecast_of(&f, &s->spec, experiment_elapsed(x), cells_s + starts_s, x->budget.quality_s);
+    if (s->blocks || s->control_blocks || !experiment_forecast_is_short(&f)) return;
+    experiment_log_event(x, "budget",
+                         "the budget is too short for a verdict: %s; a run with --budget %s has time for one",
+                         experiment_forecast_text(text, &f), f.budget);
 }
 
 void experiment_budget_plan(struct experiment *x, double canary_s)

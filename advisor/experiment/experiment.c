@@ -239,10 +239,11 @@ static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *s
         settled = !spec->warmup_cells && has_settled(value, n, &drop);
     }
     if (more && !spec->warmup_cells)
-        experiment_log_event(x, "warmup", "arm %c: %d warm-up cells, %s", 'A' + arm, n,
-                             !settled ? "their rate has not settled for certain"
-                             : drop   ? "their rate settled after the first ones"
-                                      : "their rate was settled from the first");
+        experiment_log_event(x, "warmup", "arm %c ran the workload %d time%s to warm up (not counted): %s",
+                             'A' + arm, n, str_plural(n),
+                             !settled ? "its speed may still be changing"
+                             : drop   ? "its speed became steady after the first runs"
+                                      : "its speed was steady from the first run");
     return FLOW_CONTINUE;
 }
 
@@ -290,13 +291,15 @@ static void note_estimand(struct experiment *x, enum estimand before)
     char by[RUN_BUSIEST]; /* ". The processors are used by cc1 40 %", or "" */
     if (s->estimand == before) return;
     if (s->estimand == ESTIMAND_LOADED)
-        experiment_log_event(x, "estimand",
-                             "most of %d blocks were disturbed: what is estimated is now the speed on this "
-                             "machine as it is, with its load, from all blocks%s",
-                             all, run_busiest(by));
+        experiment_log_event(
+            x, "estimand",
+            "most of %d block%s were disturbed by other programs: the result is now about the "
+            "speed beside that load, from all blocks%s",
+            all, str_plural(all), run_busiest(by));
     else
-        experiment_log_event(x, "estimand",
-                             "what is estimated is again the speed undisturbed, from quiet blocks");
+        experiment_log_event(
+            x, "estimand",
+            "the result is again about the speed on an undisturbed machine, from quiet blocks");
 }
 
 static enum flow run_control(struct experiment *x)
@@ -311,15 +314,15 @@ static enum flow run_control(struct experiment *x)
         const enum flow f = block_run(x, CELL_CONTROL);
         if (f != FLOW_CONTINUE) return f;
         note_estimand(x, before);
-        experiment_estimate_end(x, control_wanted(&x->state) - x->state.control_blocks +
-                                       x->state.spec.min_blocks);
+        experiment_count_down(x);
     }
     process_end(x, TWIN);
     const struct experiment_state *s = &x->state;
     if (s->control_blocks >= 2)
         experiment_log_event(
-            x, "control", "A/A control, %d blocks: A differs from itself by %+.2f %% +- %.2f %%%s",
-            s->control_blocks, 100 * expm1(s->control.estimate), 100 * s->noise_floor,
+            x, "control", "A/A control, %d block%s: A differs from itself by %+.2f %% +- %.2f %%%s",
+            s->control_blocks, str_plural(s->control_blocks), 100 * expm1(s->control.estimate),
+            100 * s->noise_floor,
             s->control_failed ? "; this bias is too large to compare anything on this machine now" : "");
     return s->control_failed ? FLOW_INVALID : FLOW_CONTINUE;
 }
@@ -339,9 +342,9 @@ static void plan_once(struct experiment *x)
     state_done(x);
     experiment_log_event(
         x, "plan",
-        "about %d blocks expected, at most %d: standard deviation %.2f %% per block, margin %.2f %%, "
-        "smallest detectable effect %.2f %%",
-        n, s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
+        "about %d block%s expected, at most %d: effects of single blocks vary by %.2f %% (standard deviation), "
+        "the margin is %.2f %%, and differences of %.2f %% or more can be found",
+        n, str_plural(n), s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
 }
 
 /* A race may use two thirds of the time for blocks; the rest is for confirming its winner. */
@@ -363,8 +366,8 @@ static bool phase_is_over(struct experiment *x, enum cell_phase phase)
         return true;
     if (!experiment_block_is_too_late(x)) return false;
     experiment_log_event(x, "budget",
-                         "the time budget of %.0f s was used up after %d blocks; about %d were expected",
-                         s->spec.budget_s, kept, aim);
+                         "the time budget of %.0f s was used up after %d block%s; about %d were expected",
+                         s->spec.budget_s, kept, str_plural(kept), aim);
     return true;
 }
 
@@ -394,7 +397,7 @@ static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
             f = FLOW_CONTINUE; /* the other arms are still compared */
         if (f != FLOW_CONTINUE) return f;
         if (phase == CELL_BLOCK && x->state.spec.race) race_look(x);
-        experiment_estimate_end(x, x->state.blocks_needed);
+        experiment_count_down(x);
     }
     return FLOW_CONTINUE;
 }
@@ -408,8 +411,8 @@ static enum flow confirm_winner(struct experiment *x)
     if (!s->spec.race || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0)
         return FLOW_CONTINUE;
     experiment_log_event(x, "race",
-                         "arm %c (%.80s) leads after %d blocks; it is now measured again, against A only",
-                         'A' + s->headline, s->arm[s->headline].line, s->blocks);
+                         "arm %c (%.80s) leads after %d block%s; it is now measured again, against A only",
+                         'A' + s->headline, s->arm[s->headline].line, s->blocks, str_plural(s->blocks));
     state_edit(x)->confirming = true;
     state_done(x);
     return run_blocks(x, CELL_CONFIRM);

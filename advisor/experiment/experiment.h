@@ -310,6 +310,38 @@ enum err_code experiment_check(const struct experiment_spec *s, struct err *why)
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
 /* A sign-flip permutation test cannot reach a level of 5 % with fewer blocks: 2 / 2^6 = 3 %. */
 enum { BLOCKS_FOR_A_CLAIM = 6 };
+
+/* What a budget gives, foreseen before a run starts. A run that ends short of a verdict has cost its budget
+ * for nothing, so who starts one shows this first. */
+enum { FORECAST_BUDGET = 16, FORECAST_TEXT = 240 };
+struct experiment_forecast {
+    double block_s;               /* one block */
+    double quality_s;             /* what follows the blocks; NAN: unknown; 0: nothing */
+    int control;                  /* blocks of the A/A control */
+    int wanted;                   /* blocks of a verdict at least, those of the control included */
+    int given;                    /* blocks that the budget gives */
+    bool resumed;                 /* both are about further blocks of a run that is continued */
+    double budget_s, needed_s;    /* the budget; one that is enough for `wanted` */
+    char budget[FORECAST_BUDGET]; /* the latter as --budget takes it: "12m" */
+    char unknown[160];            /* why all of this is unknown; "": it is known */
+};
+/* Where the speed of the arms comes from, the first that knows it. */
+struct forecast_sources {
+    struct db *db;                           /* earlier runs of the same config and workload; NULL: none */
+    const struct machine *machine;           /* required */
+    const struct machine_ceilings *ceilings; /* to predict; NULL: never measured */
+    const struct correction *correction;     /* of predictions; NULL: none */
+};
+/* Reads the header of each arm's model file, and its content if an earlier run used a file of this path: from
+ * milliseconds to the time that hashing takes, so not between two frames. */
+void experiment_forecast(struct experiment_forecast *f, const struct experiment_spec *s,
+                         const struct forecast_sources *from);
+/* Is the budget known to be too short for a verdict? */
+bool experiment_forecast_is_short(const struct experiment_forecast *f);
+/* "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them for the control", or why
+ * it is unknown. Who shows it adds how to give f->budget. Returns buf. */
+char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_forecast *f);
+
 /* The metric that is compared when the specification names none. */
 const struct metric *experiment_default_metric(const struct workload *w);
 /* Gives each of the first n arms its workload; by_arm stays false where all are the same. */
@@ -545,6 +577,15 @@ void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine *
  * number itself. Pure. Returns buf. */
 char *experiment_sentence(char *buf, size_t size, const struct experiment_state *x, int arm);
 enum { EXPERIMENT_SENTENCE = 800 };
+
+/* How every sentence names a change with an interval: "19 % faster at decoding (95 %: 16 to 23 %)", and where
+ * the interval is wide, or the change is within the noise floor (NAN: unknown), only what is proven: "at
+ * least 0.3 % faster (95 %: 0.3 to 179 %)". `change`: log ratio of the number itself. */
+struct change_words {
+    const char *more, *less, *what; /* "faster", "slower"; "at decoding" or "" */
+};
+void experiment_put_change(struct str *s, struct interval change, double noise_floor, double alpha,
+                           const struct change_words *w);
 
 /* The blocks of comparison and confirmation: "9 blocks measured: 8 used, 1 left out as disturbed; about 12
  * were planned". Screen, report and command line show the same text. Pure. Returns buf. */

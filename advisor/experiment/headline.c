@@ -9,13 +9,14 @@
 /* How a sentence names a change of a metric: "is 8 % faster at decoding". */
 struct wording {
     int metric;
-    const char *verb, *open; /* "is", "has a"; of an undecided change: "may be" */
-    const char *more, *less; /* of the number itself: "faster", "slower" */
-    const char *what, *noun; /* "at decoding", "speed" */
+    const char *verb, *past, *open; /* "is", "has a"; "was"; of an undecided change: "may be" */
+    const char *more, *less;        /* of the number itself: "faster", "slower" */
+    const char *what, *noun;        /* "at decoding", "speed" */
 };
 static const struct wording WORDINGS[] = {
     { .metric = METRIC_DECODE_RATE,
       .verb = "is",
+      .past = "was",
       .open = "may be",
       .more = "faster",
       .less = "slower",
@@ -23,6 +24,7 @@ static const struct wording WORDINGS[] = {
       .noun = "speed" },
     { .metric = METRIC_PREFILL_RATE,
       .verb = "is",
+      .past = "was",
       .open = "may be",
       .more = "faster",
       .less = "slower",
@@ -30,6 +32,7 @@ static const struct wording WORDINGS[] = {
       .noun = "speed" },
     { .metric = METRIC_TOTAL_RATE,
       .verb = "delivers",
+      .past = "delivered",
       .open = "may deliver",
       .more = "more",
       .less = "fewer",
@@ -37,6 +40,7 @@ static const struct wording WORDINGS[] = {
       .noun = "rate of all sequences" },
     { .metric = METRIC_SEQUENCE_RATE,
       .verb = "delivers",
+      .past = "delivered",
       .open = "may deliver",
       .more = "more",
       .less = "fewer",
@@ -44,6 +48,7 @@ static const struct wording WORDINGS[] = {
       .noun = "rate per sequence" },
     { .metric = METRIC_TRAIN_RATE,
       .verb = "is",
+      .past = "was",
       .open = "may be",
       .more = "faster",
       .less = "slower",
@@ -51,6 +56,7 @@ static const struct wording WORDINGS[] = {
       .noun = "speed" },
     { .metric = METRIC_TTFT,
       .verb = "has a",
+      .past = "had a",
       .open = "may have a",
       .more = "longer",
       .less = "shorter",
@@ -58,6 +64,7 @@ static const struct wording WORDINGS[] = {
       .noun = "time to first token" },
     { .metric = METRIC_OUT_RATE,
       .verb = "is",
+      .past = "was",
       .open = "may be",
       .more = "faster",
       .less = "slower",
@@ -65,6 +72,7 @@ static const struct wording WORDINGS[] = {
       .noun = "serving speed" },
     { .metric = METRIC_E2E,
       .verb = "has a",
+      .past = "had a",
       .open = "may have a",
       .more = "longer",
       .less = "shorter",
@@ -72,6 +80,7 @@ static const struct wording WORDINGS[] = {
       .noun = "time per request" },
     { .metric = METRIC_GOODPUT,
       .verb = "has a",
+      .past = "had a",
       .open = "may have a",
       .more = "higher",
       .less = "lower",
@@ -79,6 +88,7 @@ static const struct wording WORDINGS[] = {
       .noun = "goodput" },
     { .metric = METRIC_PEAK_MEMORY,
       .verb = "takes",
+      .past = "took",
       .open = "may take",
       .more = "more",
       .less = "less",
@@ -86,6 +96,7 @@ static const struct wording WORDINGS[] = {
       .noun = "memory" },
     { .metric = METRIC_ENERGY,
       .verb = "takes",
+      .past = "took",
       .open = "may take",
       .more = "more",
       .less = "less",
@@ -93,6 +104,7 @@ static const struct wording WORDINGS[] = {
       .noun = "energy per token" },
     { .metric = METRIC_PERPLEXITY,
       .verb = "has a",
+      .past = "had a",
       .open = "may have a",
       .more = "higher",
       .less = "lower",
@@ -106,6 +118,7 @@ static struct wording wording_of(const struct metric *m)
         if (&METRICS[WORDINGS[i].metric] == m) return WORDINGS[i];
     return (struct wording){ .metric = -1,
                              .verb = "has a",
+                             .past = "had a",
                              .open = "may have a",
                              .more = "higher",
                              .less = "lower",
@@ -126,24 +139,91 @@ static void put_percent(struct str *s, double value, bool sign)
     str_printf(s, sign ? "%+.*f" : "%.*f", digits, value);
 }
 
-/* change: log ratio of the number itself. A change of certain sign is printed by its size. */
-static void put_change(struct str *s, struct wording w, struct interval change, double alpha)
+/* " (95 %: 16 to 23 %)": sizes where the sign is certain, else signed changes; "" for unknown bounds. */
+static void put_interval(struct str *s, struct interval change, double alpha)
 {
-    const bool falls = change.estimate < 0;
-    const double sign = falls ? -1 : 1;
-    put_percent(s, sign * stats_percent(change.estimate), false);
-    str_printf(s, " %% %s %s", falls ? w.less : w.more, w.what);
+    const bool falls = change.estimate < 0, certain = stats_proven(change) != 0;
+    const double sign = falls && certain ? -1 : 1;
     if (!isfinite(change.lower) || !isfinite(change.upper)) return;
-    const bool certain = sign * change.lower > 0 && sign * change.upper > 0;
     str_printf(s, " (%.3g %%: ", 100 * (1 - alpha));
-    put_percent(
-        s, certain ? sign * stats_percent(falls ? change.upper : change.lower) : stats_percent(change.lower),
-        !certain);
+    put_percent(s, sign * stats_percent(sign < 0 ? change.upper : change.lower), !certain);
     str_append(s, " to ");
-    put_percent(
-        s, certain ? sign * stats_percent(falls ? change.lower : change.upper) : stats_percent(change.upper),
-        !certain);
+    put_percent(s, sign * stats_percent(sign < 0 ? change.lower : change.upper), !certain);
     str_append(s, " %)");
+}
+
+/* "19 %", or "at least 0.3 %" where the middle of the interval says more than is proven. */
+static void put_size(struct str *s, struct interval change, double noise_floor)
+{
+    const bool vague = stats_is_vague(change, noise_floor);
+    if (vague) str_append(s, "at least ");
+    put_percent(s, fabs(stats_percent(vague ? stats_proven(change) : change.estimate)), false);
+    str_append(s, " %");
+}
+
+void experiment_put_change(struct str *s, struct interval change, double noise_floor, double alpha,
+                           const struct change_words *w)
+{
+    put_size(s, change, noise_floor);
+    str_printf(s, " %s%s%s", change.estimate < 0 ? w->less : w->more, *w->what ? " " : "", w->what);
+    put_interval(s, change, alpha);
+}
+
+/* " has an", where the size is spoken with a vowel: 8, 11, 18, 80 to 89 and "at least". */
+static void put_verb(struct str *s, const char *verb, struct interval change, double noise_floor)
+{
+    struct str size = { 0 };
+    put_size(&size, change, noise_floor);
+    const char *text = str_text(&size);
+    const size_t digits = strspn(text, "0123456789");
+    const bool vowel = *text == 'a' || *text == '8' ||
+                       (digits == 2 && (str_starts(text, "11") || str_starts(text, "18")));
+    str_printf(s, "%s%s ", verb, str_ends(verb, " a") && vowel ? "n" : "");
+    str_free(&size);
+}
+
+static void put_change(struct str *s, struct wording w, struct interval change, double noise_floor,
+                       double alpha)
+{
+    experiment_put_change(s, change, noise_floor, alpha, &(struct change_words){ w.more, w.less, w.what });
+}
+
+/* A change whose interval is not known yet, because the blocks are too few: what they have in common. */
+static void put_blocks_so_far(struct str *s, struct wording w, const struct comparison *c, double sign)
+{
+    double sum = 0, low = INFINITY, high = -INFINITY;
+    int up = 0;
+    for (int i = 0; i < c->blocks; i++) {
+        const double change = sign * c->d[i];
+        sum += change;
+        up += change > 0;
+        low = fmin(low, change);
+        high = fmax(high, change);
+    }
+    const double mean = sum / c->blocks, size = fabs(mean);
+    const char *word = mean < 0 ? w.less : w.more;
+    if (up == 0 || up == c->blocks) {
+        str_printf(s, " %s%s about ", w.past, str_ends(w.past, " a") ? "n" : "");
+        if (size >= log(3))
+            str_printf(s, "%.2g times", exp(size));
+        else
+            put_size(s, (struct interval){ mean, NAN, NAN }, NAN);
+        str_printf(s, " %s %s in ", word, w.what);
+        if (c->blocks == 1)
+            str_append(s, "the only block so far");
+        else
+            str_printf(s, "all %d blocks", c->blocks);
+    } else {
+        str_printf(s, " %s %s %s in %d of %d blocks and %s in the others (", w.past, w.more, w.what, up,
+                   c->blocks, w.less);
+        put_percent(s, stats_percent(low), true);
+        str_append(s, " to ");
+        put_percent(s, stats_percent(high), true);
+        str_append(s, " %)");
+    }
+    if (c->blocks_needed > 0)
+        str_printf(s, "; %d more block%s needed for a guarantee (95 %%)", c->blocks_needed,
+                   c->blocks_needed == 1 ? " is" : "s are");
 }
 
 /* Append the effect of the arm, relative to A, in words that fit its verdict: " takes 12 % less memory". */
@@ -155,8 +235,9 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
     const struct interval e = c->effect,
                           change = m->better >= 0 ? e : (struct interval){ -e.estimate, -e.upper, -e.lower };
     if (verdict == VERDICT_BETTER || verdict == VERDICT_WORSE || verdict == VERDICT_NEGLIGIBLE) {
-        str_printf(s, " %s ", w.verb);
-        put_change(s, w, change, c->alpha);
+        str_append(s, " ");
+        put_verb(s, w.verb, change, x->noise_floor);
+        put_change(s, w, change, x->noise_floor, c->alpha);
         if (verdict == VERDICT_NEGLIGIBLE)
             str_printf(s, ", less than the margin of %.3g %%", 100 * x->spec.margin);
     } else if (verdict == VERDICT_EQUIVALENT) {
@@ -165,17 +246,14 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
     } else if (change.lower > 0 || change.upper < 0) {
         /* The interval excludes 0, but there is no verdict yet, mostly because the experiment is still
          * running. */
-        str_printf(s, " so far %s ", w.verb);
-        put_change(s, w, change, c->alpha);
-    } else {
+        str_append(s, " so far ");
+        put_verb(s, w.verb, change, x->noise_floor);
+        put_change(s, w, change, x->noise_floor, c->alpha);
+    } else if (isfinite(e.lower) && isfinite(e.upper)) {
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
-        if (isfinite(e.lower) && isfinite(e.upper)) {
-            str_printf(s, " (%.3g %%: ", 100 * (1 - c->alpha));
-            put_percent(s, stats_percent(change.lower), true);
-            str_append(s, " to ");
-            put_percent(s, stats_percent(change.upper), true);
-            str_append(s, " %)");
-        }
+        put_interval(s, change, c->alpha);
+    } else {
+        put_blocks_so_far(s, w, c, m->better >= 0 ? 1 : -1);
     }
 }
 
@@ -186,15 +264,18 @@ static void put_other_axes(struct str *s, const struct experiment_state *x, cons
     for (int axis = 0; axis < JOINT_QUALITY; axis++) {
         const int metric = j->input.metric[axis];
         const struct interval g = j->input.gain[arm][axis];
-        const double change = METRICS[metric].better >= 0 ? g.estimate : -g.estimate;
+        const struct interval change = METRICS[metric].better >= 0
+                                           ? g
+                                           : (struct interval){ -g.estimate, -g.upper, -g.lower };
         if (&METRICS[metric] == m) continue;
         const struct wording w = wording_of(&METRICS[metric]);
         switch (j->word[arm][axis]) {
         case JOINT_BETTER:
         case JOINT_WORSE:
-            str_printf(s, ", %s ", w.verb);
-            put_percent(s, fabs(stats_percent(change)), false);
-            str_printf(s, " %% %s %s", change < 0 ? w.less : w.more, w.what);
+            str_append(s, ", ");
+            put_verb(s, w.verb, change, NAN);
+            put_size(s, change, NAN);
+            str_printf(s, " %s %s", change.estimate < 0 ? w.less : w.more, w.what);
             break;
         case JOINT_EQUIVALENT: str_printf(s, ", with the same %s", w.noun); break;
         default: break;
@@ -210,8 +291,9 @@ static void put_other_rate(struct str *s, const struct experiment_state *x, cons
     const struct interval g = c->by_metric[other - METRIC_SENSOR_COUNT];
     if (!x->spec.by_arm || !isfinite(g.estimate)) return;
     const struct wording w = wording_of(&METRICS[other]);
-    str_printf(s, ", %s ", w.verb);
-    put_change(s, w, g, 0.05);
+    str_append(s, ", ");
+    put_verb(s, w.verb, g, NAN);
+    put_change(s, w, g, NAN, 0.05);
 }
 
 /* What the reader must know before believing it: the arms did not do the same. */
@@ -259,15 +341,18 @@ static void put_reaction(struct str *s, const struct experiment_state *x)
     if (experiment_load_reacts(x))
         str_printf(
             s,
-            " Other programs react to the arms (%+.2f more of their tasks ran beside %c), so the effect "
-            "contains theirs.",
-            x->load_reacts, 'A' + MAX(x->headline, 1));
+            " While %c ran, on average %.2g %s tasks of other programs competed for the processors than "
+            "while A ran, so a part of the difference may be theirs.",
+            'A' + MAX(x->headline, 1), fabs(x->load_reacts), x->load_reacts < 0 ? "fewer" : "more");
 }
 
-static void put_next(struct str *s, const struct experiment_state *x, enum verdict verdict)
+static void put_next(struct str *s, const struct experiment_state *x, const struct comparison *c,
+                     enum verdict verdict)
 {
     if (verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE) return;
     if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
+    if (isnan(stats_proven(c->effect)) && c->blocks_needed > 0)
+        return; /* it is said with the blocks so far */
     if (x->blocks_needed > 0)
         str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
                    str_plural(x->blocks_needed));
@@ -300,7 +385,7 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
         put_systems(&s, x);
         put_machine(&s, x);
         put_reaction(&s, x);
-        put_next(&s, x, verdict);
+        put_next(&s, x, c, verdict);
     }
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);

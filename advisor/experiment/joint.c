@@ -126,6 +126,7 @@ static void sentence_add_ratio(struct str *s, const struct joint_input *in, int 
                                enum joint_word word)
 {
     const struct interval g = of_metric(in->gain[arm][axis], in->metric[axis]);
+    const double shown = stats_is_vague(g, NAN) ? stats_proven(g) : g.estimate;
     const char *noun = noun_of(in->metric[axis]);
     if (word == JOINT_UNMEASURED && axis != JOINT_SPEED) return;
     if (s->len) str_append(s, ", ");
@@ -133,7 +134,8 @@ static void sentence_add_ratio(struct str *s, const struct joint_input *in, int 
     case JOINT_UNMEASURED: str_append(s, in->invalid ? "speed not compared" : "speed not measured"); break;
     case JOINT_BETTER:
     case JOINT_WORSE:
-        str_printf(s, "%+.*f %% %s", fabs(stats_percent(g.estimate)) < 10, stats_percent(g.estimate), noun);
+        str_printf(s, "%s%+.*f %% %s", stats_is_vague(g, NAN) ? "at least " : "",
+                   fabs(stats_percent(shown)) < 10, stats_percent(shown), noun);
         break;
     case JOINT_EQUIVALENT: str_printf(s, "same %s", noun); break;
     case JOINT_NONINFERIOR: str_printf(s, "%s no worse", noun); break;

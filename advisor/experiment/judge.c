@@ -195,7 +195,7 @@ static void exact_judge(struct comparison *c, double margin)
         snprintf(c->reason, sizeof(c->reason), "the text is a single window: there is no interval");
     else
         snprintf(c->reason, sizeof(c->reason),
-                 "the interval neither excludes 0 nor lies within the margin: a longer text would decide");
+                 "the interval contains 0 and reaches beyond the margin: a longer text would decide");
 }
 
 /* Whether other programs ran more beside one of the arms: the order of a block is a coin that they do not
@@ -279,10 +279,10 @@ static void too_few_reason(const struct experiment_state *s, struct comparison *
     const int fewest = stats_anytime_fewest(c->alpha > 0 ? c->alpha : 0.05);
     const double sd = c->blocks >= 2 ? stats_sd(c->d, c->blocks) : stats_sd(s->control_d, s->control_blocks);
     c->blocks_needed = MAX(c->blocks_needed, fewest - c->blocks);
-    str_printf(out, "only %d %sblock%s; a claim needs at least %d", c->blocks, which, str_plural(c->blocks),
-               BLOCKS_FOR_A_CLAIM);
+    str_printf(out, "only %d %sblock%s; proving a difference takes at least %d", c->blocks, which,
+               str_plural(c->blocks), fewest);
     if (sd >= 0)
-        str_printf(out, ", and %d could show a difference of %.1f %%", fewest,
+        str_printf(out, ", which with this noise would probably find one of %.1f %% or more",
                    100 * expm1(smallest_effect(sd, fewest)));
 }
 
@@ -295,11 +295,13 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
     if (c->blocks < BLOCKS_FOR_A_CLAIM)
         too_few_reason(s, c, which, &out);
     else
-        str_printf(&out,
-                   "the interval neither excludes 0 nor lies within the margin; these %d %sblocks could "
-                   "have shown a difference of %.1f %%",
-                   c->blocks, which, 100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
-    str_printf(&out, "; about %d more blocks would decide", c->blocks_needed);
+        str_printf(
+            &out,
+            "the interval contains 0 and reaches beyond the margin; with the noise of these %d %sblock%s "
+            "only a difference of %.1f %% or more would probably have been found",
+            c->blocks, which, str_plural(c->blocks),
+            100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
+    str_printf(&out, "; about %d more block%s would decide", c->blocks_needed, str_plural(c->blocks_needed));
     /* undisturbed blocks come only as often as they did */
     const double share = s->complete > 0 ? (double)s->blocks / s->complete : 1;
     const double seconds = ceil(s->block_s / share * c->blocks_needed);

@@ -235,8 +235,11 @@ struct experiment {
         int64_t shown_ns;            /* last update of the running cell in the state */
         bool last_disturbed;         /* the last block */
     } clock;
-    struct {            /* written by budget.c */
-        bool announced; /* that the budget cannot be kept */
+    struct {                    /* written by budget.c */
+        bool announced;         /* that the budget cannot be kept */
+        double quality_s;       /* that measuring quality takes; NAN: unknown */
+        double on_top_s;        /* of it, what begins when the budget is used up */
+        double quality_begun_s; /* on the clock of experiment_elapsed */
     } budget;
     struct {
         double sampler_sum, seconds; /* cost of the sampler, weighted by cell seconds */
@@ -309,12 +312,27 @@ enum flow experiment_wait_until_quiet(struct experiment *x);
 /* The first block runs in turns where something disturbs the machine already, as blocks after a disturbed one
  * do: in whole cells its effect would be that of the load, and it would stay in the noise floor. */
 void experiment_look_for_load(struct experiment *x);
+/* ---------------------------------------------------------------- forecast.c */
+
+struct arm_time {
+    double start_s, settle_s,
+        cell_s; /* its process; the untimed work of a new one; one run of the workload */
+    double prefill_token_s, decode_token_s; /* NAN unknown */
+};
+/* Seconds that measuring the quality of b against a takes. NAN: unknown. */
+double forecast_quality_s(const struct experiment_spec *s, const struct arm_time *a,
+                          const struct arm_time *b);
+/* The forecast where these times are known; `before_s`: loading and warming up. The specification is
+ * resolved. */
+void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,
+                 double block_s, double quality_s);
+
 /* Seconds of the budget that blocks may still use; at most 0: none. */
 double experiment_budget_left(const struct experiment *x);
 /* Whether no further block fits into the budget, which is kept within a tenth. */
 bool experiment_block_is_too_late(const struct experiment *x);
-/* Shows when the run will end, if it runs so many more blocks. */
-void experiment_estimate_end(struct experiment *x, int blocks_left);
+/* Updates when the run ends at the latest: after blocks, and while quality is measured. */
+void experiment_count_down(struct experiment *x);
 /* After warm-up and the first canary, which took canary_s: reserves time for what follows the blocks, and
  * says when the budget cannot be kept or is too short for a claim. */
 void experiment_budget_plan(struct experiment *x, double canary_s);

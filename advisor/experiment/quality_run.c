@@ -19,6 +19,7 @@ static bool quality_run_on_event(void *ctx, const json_t *event)
         s->cell_done = (int)json_get_int(event, "done", 0);
         s->cell_of = (int)json_get_int(event, "of", 0);
         state_done(x);
+        experiment_count_down(x);
     }
     return !atomic_load(&x->stop);
 }
@@ -104,6 +105,7 @@ enum flow quality_run(struct experiment *x)
     s->block = s->slot = -1;
     state_done(x);
     processes_end(x);
+    x->budget.quality_begun_s = experiment_elapsed(x);
     enum flow f = FLOW_CONTINUE;
     for (int k = 1; k < s->spec.arms && f == FLOW_CONTINUE; k++) {
         const struct comparison *c = &x->state.comparison[k];

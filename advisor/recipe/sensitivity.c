@@ -207,8 +207,8 @@ static double reserved_s(struct asking *a, double spent, int n)
     if (n == 1)
         log_write(
             o->log, LOG_WARN,
-            "the budget of %.3g s cannot be kept: it covers measuring the tensors; checking the recipe follows "
-            "and takes about %.0f s",
+            "the search takes longer than its budget of %.3g s: checking the recipe begins after the tensors were "
+            "measured and takes about %.0f s",
             o->budget_s, later);
     return 0;
 }

@@ -161,3 +161,15 @@ double stats_percent(double log_ratio)
 {
     return 100 * expm1(log_ratio);
 }
+
+double stats_proven(struct interval change)
+{
+    if (!isfinite(change.lower) || !isfinite(change.upper)) return NAN;
+    return change.lower > 0 ? change.lower : change.upper < 0 ? change.upper : 0;
+}
+
+bool stats_is_vague(struct interval change, double noise_floor)
+{
+    const double proven = fabs(stats_proven(change)), size = fabs(change.estimate);
+    return proven > 0 && (proven < 0.5 * size || noise_floor > size);
+}

@@ -27,6 +27,12 @@ struct interval {
 };
 /* The change in percent that a log ratio stands for. */
 double stats_percent(double log_ratio);
+/* What an interval proves of a log ratio: its bound nearer to 0, with its sign; 0 where it contains 0; NAN
+ * where a bound is unknown. */
+double stats_proven(struct interval change);
+/* Does the estimate claim too much to stand alone? The interval excludes 0, but proves less than half of the
+ * estimate, or the estimate is within the noise floor (NAN: unknown). */
+bool stats_is_vague(struct interval change, double noise_floor);
 
 /* Student's t interval of the mean: mean +- t * sd / sqrt(n). It holds for a single analysis that was planned
  * beforehand. confidence: 0.95 for 95 %. Bounds NAN for n < 2. */

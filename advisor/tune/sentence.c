@@ -6,10 +6,8 @@
 
 static void put_speed(struct str *s, const struct tune_result *r)
 {
-    const double p = stats_percent(r->effect.estimate);
-    str_printf(s, "%.0f %% %s", fabs(p), p < 0 ? "slower" : "faster");
-    str_printf(s, " (95 %%: %+.0f to %+.0f %%)", stats_percent(r->effect.lower),
-               stats_percent(r->effect.upper));
+    experiment_put_change(s, r->effect, r->noise_floor, 0.05,
+                          &(struct change_words){ "faster", "slower", "" });
 }
 
 static void put_memory(struct str *s, const struct tune_result *r)

@@ -324,7 +324,7 @@ static void ab_show_progress(struct progress *p, const struct experiment_state *
 {
     char eta[32] = "", effect[64] = "";
     if (isfinite(s->eta_s))
-        snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
+        snprintf(eta, sizeof eta, "  at most %d:%02d left", (int)s->eta_s / 60, (int)s->eta_s % 60);
     struct interval e = ab_effect(s);
     if (isfinite(e.lower))
         snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", stats_percent(e.estimate),
@@ -332,6 +332,42 @@ static void ab_show_progress(struct progress *p, const struct experiment_state *
     const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
     progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter,
                   s->cell_phase, s->cell_done, s->cell_of, effect, eta);
+}
+
+/* Says before the start that the budget is too short for a verdict, with the arithmetic. */
+static void ab_check_budget(const struct cli_global *g, const struct experiment_spec *spec,
+                            const struct machine *m)
+{
+    struct experiment_forecast f;
+    struct machine_ceilings ceilings;
+    struct correction *correction = NULL;
+    struct db *d = NULL;
+    struct err ignored;
+    char text[FORECAST_TEXT];
+    bool known = false;
+    if (ceilings_load(&ceilings, m->id, &known, &ignored)) known = false;
+    if (db_open(&d, g->db_path, &ignored)) d = NULL;
+    if (d && known && correction_load(&correction, d, m->id, &ceilings, &ignored)) correction = NULL;
+    experiment_forecast(
+        &f, spec,
+        &(struct forecast_sources){
+            .db = d, .machine = m, .ceilings = known ? &ceilings : NULL, .correction = correction });
+    correction_free(correction);
+    db_close(d);
+    if (experiment_forecast_is_short(&f))
+        cli_note(g, "budget: %s; give --budget %s", experiment_forecast_text(text, &f), f.budget);
+}
+
+/* Says so as soon as the warm-up shows it, where nothing was known before. Returns how many events it saw. */
+static int ab_note_budget(const struct cli_global *g, struct progress *p, const struct experiment_state *s,
+                          int seen)
+{
+    for (; seen < s->events; seen++) {
+        if (strcmp(s->event[seen].kind, "budget")) continue;
+        progress_clear(p);
+        cli_note(g, "%s", s->event[seen].text);
+    }
+    return seen;
 }
 
 enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const struct experiment_spec *spec,
@@ -354,15 +390,18 @@ enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const
         cli_pause_end(&pause);
         return rc;
     }
+    ab_check_budget(g, spec, &m);
     struct experiment_deps deps = {
         .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log, .labels = &labels
     };
     rc = experiment_start(&x, spec, &deps, why);
     int64_t version = 0;
     bool asked = false;
+    int seen = 0;
     while (!rc && !experiment_finished(x)) {
         experiment_wait(x, &version, 200);
         experiment_state(x, out);
+        seen = ab_note_budget(g, &p, out, seen);
         ab_show_progress(&p, out);
         cli_pause_poll(&pause, x, out);
         if (!asked && cli_is_interrupted(g)) {

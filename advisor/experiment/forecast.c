@@ -1,0 +1,271 @@
+/* advisor/experiment/forecast.c - what a budget gives, before a run starts or as soon as its cells were
+ * timed.
+ *
+ * A run that ends one block short of a verdict has cost its whole budget for nothing, and that is
+ * foreseeable: the length of a block follows from the workload and the speed of the arms. The speed comes
+ * from earlier runs of the same config and workload on this machine, else from the prediction. Where neither
+ * knows it, the forecast is unknown, with a reason: a guess here would send people away from runs that fit.
+ */
+#include "advisor/experiment/parts.h"
+#include "engine/import/import.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUALITY_CTX = 512, PROMPTS = 16, PROMPT_TOKENS = 64 }; /* of quality_measure, where not specified */
+enum { WARMUP_USUAL = 5 };                                    /* cells until a rate has settled */
+static const double TEXT_BYTES_PER_TOKEN = 3.5; /* of English, by vocabularies of today's models */
+
+/* ---------------------------------------------------------------- arithmetic */
+
+static int quality_windows(const struct experiment_spec *s)
+{
+    const int ctx = s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX;
+    struct file_map text;
+    if (s->quality_chunks > 0) return s->quality_chunks;
+    if (file_map(&text, s->quality_file, NULL)) return -1;
+    const int windows = (int)((double)text.size / TEXT_BYTES_PER_TOKEN / ctx);
+    file_unmap(&text);
+    return MAX(windows, 1);
+}
+
+double forecast_quality_s(const struct experiment_spec *s, const struct arm_time *a, const struct arm_time *b)
+{
+    const int windows = quality_windows(s);
+    if (windows < 0) return NAN;
+    const double tokens = (double)windows * (s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX);
+    return a->start_s + b->start_s + tokens * (a->prefill_token_s + b->prefill_token_s) +
+           (double)PROMPTS * PROMPT_TOKENS * (a->decode_token_s + b->decode_token_s);
+}
+
+/* The least number of blocks of a verdict on one arm, control included. */
+static int blocks_wanted(const struct experiment_spec *s)
+{
+    const int challengers = MAX(s->arms, 2) - 1;
+    const int control = s->control_blocks < 0 ? 0 : s->control_blocks;
+    const int fewest = MAX(stats_anytime_fewest(0.05 / challengers), BLOCKS_FOR_A_CLAIM);
+    return control + MAX(fewest, s->min_blocks);
+}
+
+/* "12m": rounded up, as the flag takes it. */
+static void budget_text(char buf[FORECAST_BUDGET], double seconds)
+{
+    if (seconds <= 60)
+        snprintf(buf, FORECAST_BUDGET, "%.0fs", 10 * ceil(seconds / 10));
+    else if (seconds <= 5400)
+        snprintf(buf, FORECAST_BUDGET, "%.0fm", ceil(seconds / 60));
+    else
+        snprintf(buf, FORECAST_BUDGET, "%.0fh", ceil(seconds / 3600));
+}
+
+void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,
+                 double block_s, double quality_s)
+{
+    const double left = s->budget_s - before_s, margin = 1.1;
+    const double reserved = quality_s <= 0.5 * left ? quality_s : 0; /* else it comes on top of the budget */
+    f->block_s = block_s;
+    f->quality_s = quality_s;
+    f->control = MAX(s->control_blocks, 0);
+    f->wanted = blocks_wanted(s);
+    f->given = (int)fmin(fmax(floor((left - reserved) / block_s), 0), EXPERIMENT_BLOCKS);
+    f->budget_s = s->budget_s;
+    f->needed_s = margin * (before_s + f->wanted * block_s + (isnan(quality_s) ? 0 : quality_s));
+    budget_text(f->budget, f->needed_s);
+    f->unknown[0] = '\0';
+}
+
+/* What every arm costs before the first block, and in one block. */
+static void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spec *s,
+                             struct arm_time t[EXPERIMENT_ARMS])
+{
+    double starts = 0, cells = 0, warmup = 0, quality = 0, shortest = INFINITY;
+    for (int i = 0; i < s->arms; i++) shortest = fmin(shortest, t[i].cell_s);
+    const int repeats = cell_repeats(shortest, CELL_LEAST_S);
+    for (int i = 0; i < s->arms; i++) {
+        const double cell = t[i].cell_s * repeats;
+        const double most = 0.1 * s->budget_s / s->arms;
+        const int more = s->warmup_cells ? s->warmup_cells - 1 : WARMUP_USUAL;
+        starts += t[i].start_s;
+        cells += 2 * cell;
+        warmup += t[i].start_s + t[i].cell_s +
+                  fmin(more * cell, s->warmup_cells ? INFINITY : fmax(most, cell));
+        if (i && *s->quality_file) quality += forecast_quality_s(s, &t[0], &t[i]);
+    }
+    const bool fresh = s->processes == PROCESSES_NEW || (s->processes == PROCESSES_AUTO && starts <= cells);
+    double settle = 0;
+    for (int i = 0; i < s->arms; i++) settle += t[i].settle_s;
+    forecast_of(f, s, warmup, cells + (fresh ? starts + settle : 0), quality);
+}
+
+/* ---------------------------------------------------------------- the speed of an arm */
+
+/* Times of an arm from the rates of its prompts and of its decoding, tokens of all sequences a second. */
+static bool times_of_rates(struct arm_time *t, const struct workload *w, double prefill_rate,
+                           double decode_rate)
+{
+    const double sequences = workload_sequences(w);
+    t->prefill_token_s = 1 / prefill_rate;
+    t->decode_token_s = 1 / decode_rate;
+    const double prompt = w->prompt + w->depth, first = MIN(w->gen, 8);
+    t->cell_s = (prompt > 0 ? prompt * sequences * t->prefill_token_s : 0) +
+                (w->gen > 0 ? w->gen * sequences * t->decode_token_s : 0);
+    t->settle_s = (w->prompt > 0 ? w->prompt * sequences * t->prefill_token_s : 0) +
+                  (w->gen > 0 ? first * sequences * t->decode_token_s : 0);
+    return t->cell_s > 0 && isfinite(t->cell_s);
+}
+
+struct speed_search {
+    char config[CONFIG_LINE], workload[WORKLOAD_LINE];
+    double prefill, decode; /* NAN: not found yet */
+};
+
+static enum err_code speed_look(void *ctx, const struct speed_cell *c, struct err *why)
+{
+    struct speed_search *s = ctx;
+    (void)why;
+    if (strcmp(c->config, s->config) || strcmp(c->workload, s->workload)) return ERR_OK;
+    if (isnan(s->prefill)) s->prefill = c->prefill_tok_s;
+    if (isnan(s->decode)) s->decode = c->decode_tok_s;
+    return ERR_OK;
+}
+
+/* The rates of the newest run of this config and workload on this machine. */
+static bool times_of_database(struct arm_time *t, const struct experiment_spec *s, int arm, struct db *d,
+                              const struct machine *machine)
+{
+    enum { CELLS = 2000 };
+    struct err ignored;
+    char sha256[HASH_HEX];
+    struct speed_search search = { .prefill = NAN, .decode = NAN };
+    const char *model = config_model_file(&s->config[arm], s->model);
+    if (!d || !*model || measured_model_identity(sha256, d, model, &ignored) || !*sha256) return false;
+    config_line(&s->config[arm], search.config, sizeof(search.config));
+    workload_line(experiment_workload(s, arm), search.workload, sizeof(search.workload));
+    const struct speed_query query = { .sha256 = sha256,
+                                       .machine = machine->id,
+                                       .decode = METRICS[METRIC_DECODE_RATE].name,
+                                       .prefill = METRICS[METRIC_PREFILL_RATE].name,
+                                       .disturbed = "",
+                                       .limit = CELLS };
+    if (db_model_speeds(d, &query, speed_look, &search, &ignored)) return false;
+    return times_of_rates(t, experiment_workload(s, arm), search.prefill, search.decode);
+}
+
+static bool times_predicted(struct arm_time *t, const struct experiment_spec *s, int arm,
+                            const struct forecast_sources *from)
+{
+    struct prediction p;
+    struct gguf *g = NULL;
+    struct err ignored;
+    const char *model = config_model_file(&s->config[arm], s->model);
+    if (!from->ceilings || config_is_foreign(&s->config[arm]) || !*model) return false;
+    struct predict_for what = predict_for_workload(experiment_workload(s, arm));
+    what.correction = from->correction;
+    if (model_file_open(&g, model, &ignored)) return false;
+    const bool ok = !predict(&p, g, &s->config[arm], from->machine, from->ceilings, &what, &ignored) &&
+                    times_of_rates(t, experiment_workload(s, arm), p.prefill_tok_s, p.decode_tok_s);
+    gguf_close(g);
+    t->start_s = ok && p.load_s > 0 ? p.load_s : 0;
+    return ok;
+}
+
+/* A run that is continued has timed its blocks and knows about how many are missing. */
+static bool forecast_resumed(struct experiment_forecast *f, const struct experiment_spec *s, struct db *d)
+{
+    struct err ignored;
+    struct experiment_state *x = d ? calloc(1, sizeof(*x)) : NULL;
+    const bool known = x && !experiment_load(x, d, s->resume_id, &ignored) && x->block_s > 0;
+    if (known) {
+        forecast_of(f, s, 0, x->block_s, 0);
+        f->control = 0;
+        f->resumed = true;
+        f->wanted = MAX(x->blocks_needed, 1);
+        f->needed_s = 1.1 * f->wanted * x->block_s;
+        budget_text(f->budget, f->needed_s);
+    }
+    free(x);
+    return known;
+}
+
+void experiment_forecast(struct experiment_forecast *f, const struct experiment_spec *given,
+                         const struct forecast_sources *from)
+{
+    struct experiment_spec s = *given;
+    struct arm_time t[EXPERIMENT_ARMS] = { 0 };
+    struct err why = { 0 };
+    *f = (struct experiment_forecast){ .block_s = NAN, .quality_s = NAN, .needed_s = NAN };
+    if (spec_resolve(&s, &why)) {
+        snprintf(f->unknown, sizeof(f->unknown), "%s", why.message);
+        return;
+    }
+    if (s.resume_id) {
+        if (!forecast_resumed(f, &s, from->db))
+            snprintf(f->unknown, sizeof(f->unknown), "run %lld has timed no block yet",
+                     (long long)s.resume_id);
+        return;
+    }
+    if (experiment_is_exact(&s) || *s.workload.eval_file) {
+        snprintf(f->unknown, sizeof(f->unknown), "each arm evaluates the text once, however long that takes");
+        return;
+    }
+    for (int i = 0; i < s.arms; i++) {
+        const struct workload *w = experiment_workload(&s, i);
+        const bool by_tokens = !workload_is_load(w) && !w->train;
+        struct arm_time stored = { 0 };
+        const bool predicted = by_tokens && times_predicted(&t[i], &s, i, from);
+        const bool measured = by_tokens && times_of_database(&stored, &s, i, from->db, from->machine);
+        if (measured) {
+            stored.start_s = t[i].start_s;
+            if (predicted && isnan(stored.prefill_token_s)) stored.prefill_token_s = t[i].prefill_token_s;
+            t[i] = stored;
+        }
+        if (predicted || measured) continue;
+        snprintf(f->unknown, sizeof(f->unknown), "the speed of arm %c is known after its first cells",
+                 'A' + i);
+        return;
+    }
+    forecast_of_arms(f, &s, t);
+}
+
+/* ---------------------------------------------------------------- words */
+
+bool experiment_forecast_is_short(const struct experiment_forecast *f)
+{
+    return !*f->unknown && f->given < f->wanted;
+}
+
+/* "70 s", "5 min", "1.5 h" */
+static void put_time(struct str *s, double seconds)
+{
+    if (seconds < 100)
+        str_printf(s, seconds < 9.95 ? "%.2g s" : "%.0f s", seconds);
+    else if (seconds < 5400)
+        str_printf(s, "%.3g min", round(seconds / 6) / 10);
+    else
+        str_printf(s, "%.2g h", seconds / 3600);
+}
+
+char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_forecast *f)
+{
+    struct str s = { 0 };
+    if (*f->unknown) {
+        str_append(&s, f->unknown);
+    } else {
+        str_append(&s, "one block takes about ");
+        put_time(&s, f->block_s);
+        str_append(&s, "; ");
+        put_time(&s, f->budget_s);
+        if (f->given)
+            str_printf(&s, " give%s %d", f->budget_s == 60 || f->budget_s == 1 ? "s" : "", f->given);
+        else
+            str_append(&s, " are too short for one");
+        str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",
+                   f->wanted);
+        if (f->control) str_printf(&s, ", %d of them for the control", f->control);
+    }
+    snprintf(buf, FORECAST_TEXT, "%s", str_text(&s));
+    str_free(&s);
+    return buf;
+}

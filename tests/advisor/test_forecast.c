@@ -1,0 +1,83 @@
+/* Proves: the arithmetic of a budget before the start (blocks that it gives and that a verdict needs, with
+ * the control and for several arms; quality inside the budget and beyond it), the words for it with singular
+ * and plural, the budget that it proposes, and that a speed that nobody knows makes no forecast. */
+#include "advisor/experiment/parts.h"
+#include "tests/check.h"
+
+#include <math.h>
+
+static struct experiment_spec spec_of(const char *workload, int arms)
+{
+    struct err why = { 0 };
+    struct experiment_spec s = { .arms = arms, .budget_s = 300, .model = "/nowhere/m.gguf" };
+    CHECK_OK(workload_parse(&s.workload, workload, &why));
+    for (int i = 0; i < arms; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "threads=%d", i + 1);
+        CHECK_OK(config_parse(&s.config[i], line, &why));
+    }
+    return s;
+}
+
+static void test_arithmetic(void **state)
+{
+    (void)state;
+    struct experiment_forecast f;
+    struct err why = { 0 };
+    char text[FORECAST_TEXT];
+    struct experiment_spec s = spec_of("tg64", 2);
+    CHECK_OK(spec_resolve(&s, &why));
+    forecast_of(&f, &s, 60, 70, 0);
+    assert_int_equal(f.given, 3);
+    assert_int_equal(f.wanted, 10);
+    assert_true(experiment_forecast_is_short(&f));
+    assert_string_equal(
+        experiment_forecast_text(text, &f),
+        "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them for the "
+        "control");
+    assert_string_equal(f.budget, "14m"); /* 1.1 * (60 + 10 * 70) s */
+    /* what it proposes is enough by its own arithmetic */
+    s.budget_s = 14 * 60;
+    forecast_of(&f, &s, 60, 70, 0);
+    assert_false(experiment_forecast_is_short(&f));
+    /* quality that takes less than half of what is left is part of the budget, else it comes on top */
+    s.budget_s = 300;
+    forecast_of(&f, &s, 0, 20, 100);
+    assert_int_equal(f.given, 10);
+    forecast_of(&f, &s, 0, 20, 200);
+    assert_int_equal(f.given, 15);
+    /* no room for one block; one minute; no control */
+    s.budget_s = 60;
+    s.control_blocks = -1;
+    forecast_of(&f, &s, 0, 70, 0);
+    assert_string_equal(experiment_forecast_text(text, &f),
+                        "one block takes about 70 s; 60 s are too short for one; a verdict needs at least 7");
+    /* four arms share the error probability: each needs more blocks */
+    s = spec_of("tg64", 4);
+    CHECK_OK(spec_resolve(&s, &why));
+    forecast_of(&f, &s, 0, 70, 0);
+    assert_true(f.wanted > 10);
+}
+
+static void test_unknown(void **state)
+{
+    (void)state;
+    struct experiment_forecast f;
+    struct machine machine = { .id = "here" };
+    char text[FORECAST_TEXT];
+    const struct forecast_sources from = { .machine = &machine };
+    struct experiment_spec s = spec_of("tg64", 2);
+    experiment_forecast(&f, &s, &from);
+    assert_string_equal(experiment_forecast_text(text, &f),
+                        "the speed of arm A is known after its first cells");
+    assert_false(experiment_forecast_is_short(&f));
+    s = spec_of("tg64", 1);
+    experiment_forecast(&f, &s, &from); /* as the run would refuse it */
+    assert_true(*f.unknown);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_unknown) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
