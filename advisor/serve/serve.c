@@ -222,7 +222,7 @@ static enum err_code server_open_chat(struct server *s, struct err *why)
 static bool server_token_ends(void *ctx, int32_t token)
 {
     const struct server *s = ctx;
-    return token == s->vocabulary.eos || (s->chat && chat_ends(s->chat, token));
+    return tokenizer_ends(s->tokenizer, token);
 }
 
 /* All levels get the same tokens and have the same context. */

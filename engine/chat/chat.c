@@ -8,79 +8,23 @@
 #include "engine/gguf/gguf.h"
 #include "engine/template/template.h"
 
-enum { ENDS_MOST = 32, DATE_OF_FILES = 1767268800 /* 2026-01-01 12:00 UTC: that day almost everywhere */ };
+enum { DATE_OF_FILES = 1767268800 /* 2026-01-01 12:00 UTC: that day almost everywhere */ };
+
+/* Special tokens whose texts templates can print: as in transformers, the variable exists only if the
+ * tokenizer has the token. */
+enum { BOS, EOS, UNKNOWN, PADDING, SPECIAL_COUNT };
 
 struct chat {
     const struct tokenizer *tokenizer;
     struct template *template;
     struct template *for_tools; /* a second one of the file, for conversations with tools; NULL: none */
-    struct str bos, eos;        /* texts of these tokens */
-    struct str tools_text;      /* of the template for tools */
-    int32_t ends[ENDS_MOST];
-    int end_count;
+    struct str specials[SPECIAL_COUNT];
+    struct str tools_text; /* of the template for tools */
 };
-
-/* ---------------------------------------------------------------- tokens that end a turn */
-
-static void add_end(struct chat *c, int32_t id)
-{
-    if (id >= 0 && !chat_ends(c, id) && c->end_count < ENDS_MOST) c->ends[c->end_count++] = id;
-}
-
-static bool has(const struct chat *c, const char *token)
-{
-    return tokenizer_control(c->tokenizer, token) >= 0;
-}
-
-/* Files name at most three ends, and often only that of a document, so known ones are added by their text. */
-static void find_ends(struct chat *c, const struct gguf *g, const struct tokenizer_info *info)
-{
-    static const char *const KEYS[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
-    static const char *const TEXTS[] = {
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<|im_end|>",
-        "<|end|>",
-        "<|return|>",
-        "<|call|>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<end_of_turn>",
-        "<turn|>",
-        "<|tool_response>",
-        "<EOT>",
-        "[EOT]",
-        "[EOS]",
-        "<end_of_utterance>",
-        "<|END_OF_TURN_TOKEN|>",
-        "<\xef\xbd\x9c"
-        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-        "[e~[",
-        "<|flush|>",
-        "<|calls|>",
-    };
-    add_end(c, info->eos);
-    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
-        const int64_t id = gguf_get_int(g, KEYS[i], -1);
-        if (id >= 0 && id < info->n_vocab) add_end(c, (int32_t)id);
-    }
-    /* where a turn has several parts, <|end|> ends a part only */
-    const bool parts = (has(c, "<|return|>") && has(c, "<|call|>")) ||
-                       (has(c, "<|flush|>") && has(c, "<|calls|>"));
-    for (size_t i = 0; i < COUNT_OF(TEXTS); i++)
-        if (!parts || strcmp(TEXTS[i], "<|end|>")) add_end(c, tokenizer_control(c->tokenizer, TEXTS[i]));
-}
 
 const char *chat_template_for_tools(const struct chat *c)
 {
     return str_text(&c->tools_text);
-}
-
-bool chat_ends(const struct chat *c, int32_t id)
-{
-    for (int i = 0; i < c->end_count; i++)
-        if (c->ends[i] == id) return true;
-    return false;
 }
 
 /* ---------------------------------------------------------------- open, close */
@@ -127,13 +71,15 @@ enum err_code chat_open(struct chat **out, const struct gguf *g, const struct to
     c->tokenizer = t;
     tokenizer_describe(t, &info);
     enum err_code rc = open_template(c, g, template_file, why);
-    if (!rc && info.bos >= 0) rc = tokenizer_piece(t, info.bos, true, &c->bos, why);
-    if (!rc && info.eos >= 0) rc = tokenizer_piece(t, info.eos, true, &c->eos, why);
+    const int64_t padding = gguf_get_int(g, "tokenizer.ggml.padding_token_id", -1),
+                  ids[SPECIAL_COUNT] = { info.bos, info.eos, info.unk, padding };
+    for (int i = 0; i < SPECIAL_COUNT && !rc; i++)
+        if (ids[i] >= 0 && ids[i] < info.n_vocab)
+            rc = tokenizer_piece(t, (int32_t)ids[i], true, &c->specials[i], why);
     if (rc) {
         chat_close(c);
         return rc;
     }
-    find_ends(c, g, &info);
     *out = c;
     return ERR_OK;
 }
@@ -144,8 +90,7 @@ void chat_close(struct chat *c)
     template_close(c->template);
     template_close(c->for_tools);
     str_free(&c->tools_text);
-    str_free(&c->bos);
-    str_free(&c->eos);
+    for (int i = 0; i < SPECIAL_COUNT; i++) str_free(&c->specials[i]);
     free(c);
 }
 
@@ -167,6 +112,12 @@ static enum err_code check_messages(const json_t *messages, struct err *why)
     return ERR_OK;
 }
 
+/* NULL: there is no such token. */
+static const char *special_text(const struct chat *c, int which)
+{
+    return c->specials[which].len ? str_text(&c->specials[which]) : NULL;
+}
+
 enum err_code chat_encode(const struct chat *c, const struct chat_request *r, struct token_list *out,
                           struct err *why)
 {
@@ -174,8 +125,10 @@ enum err_code chat_encode(const struct chat *c, const struct chat_request *r, st
                                        .tools = r->tools,
                                        .extra = r->extra,
                                        .add_generation_prompt = r->add_generation_prompt,
-                                       .bos_token = str_text(&c->bos),
-                                       .eos_token = str_text(&c->eos),
+                                       .bos_token = special_text(c, BOS),
+                                       .eos_token = special_text(c, EOS),
+                                       .unk_token = special_text(c, UNKNOWN),
+                                       .pad_token = special_text(c, PADDING),
                                        .now = r->now };
     struct rendered text = { 0 };
     enum err_code rc = check_messages(r->messages, why);

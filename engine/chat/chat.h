@@ -38,10 +38,6 @@ struct chat_request {
 enum err_code chat_encode(const struct chat *c, const struct chat_request *r, struct token_list *out,
                           struct err *why);
 
-/* Does this token end a turn of the model? These are the tokens that the metadata names (EOS, end of turn,
- * end of message), and control tokens that families use for it, such as <|im_end|>. */
-bool chat_ends(const struct chat *c, int32_t id);
-
 /* What a text is, by its first line that is not blank, after a byte order mark (BOM):
  * a JSON object with `messages`, or damaged JSON with that word in its first 4 KiB, begins conversations;
  * other objects, and lists of objects, are other JSON. ERR_NOMEM. */

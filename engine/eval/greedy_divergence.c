@@ -11,7 +11,7 @@
 struct greedy_run {
     struct model *reference, *candidate;
     struct batch_row *rows; /* [half a window] */
-    int32_t eos;            /* -1: none */
+    const struct tokenizer *tokenizer; /* of the reference: knows where answers end */
     int limit;
 };
 
@@ -40,7 +40,7 @@ static enum err_code greedy_compare_prompt(struct greedy_run *g, const int32_t *
         *same = tokens;
         if (chosen[0] != chosen[1]) return ERR_OK;
         *same = -1;
-        if (chosen[0] == g->eos || tokens + 1 == g->limit) return ERR_OK;
+        if (tokenizer_ends(g->tokenizer, chosen[0]) || tokens + 1 == g->limit) return ERR_OK;
         g->rows[0] = (struct batch_row){ .token = chosen[0], .pos = prompt + tokens, .logits = true };
         rc = greedy_step(g, 1, chosen, why);
     }
@@ -51,15 +51,13 @@ enum err_code eval_greedy_divergence(struct greedy_divergence *out, struct model
                                      struct model *candidate, struct windows *w, const struct eval_request *r,
                                      struct err *why)
 {
-    struct tokenizer_info info;
     const int prompt = w->ctx / 2, prompts = (int)MIN(r->greedy_prompts, w->count);
     struct greedy_run g = { .reference = reference,
                             .candidate = candidate,
                             .limit = MIN(r->greedy_tokens, w->ctx - prompt) };
     *out = (struct greedy_divergence){ .median = NAN };
     if (prompts < 1 || g.limit < 1) return ERR_OK;
-    tokenizer_describe(model_tokenizer(reference), &info);
-    g.eos = info.eos;
+    g.tokenizer = model_tokenizer(reference);
     g.rows = malloc((size_t)prompt * sizeof *g.rows);
     int *same = malloc((size_t)prompts * sizeof *same);
     enum err_code rc = g.rows && same ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");

@@ -1,4 +1,4 @@
-/* Binary, unary and comparison operators, and % of strings, with the rules of Python. Division and modulo
+/* Binary, unary and comparison operators with the rules of Python. Division and modulo
  * round down, not to zero; a boolean counts as 0 or 1; integers have 64 bits, and a result outside their
  * range is an error because Python's integers have no limit. Strings and lists can be added and multiplied.
  */
@@ -31,7 +31,7 @@ static int64_t int_of(struct value v)
 static struct value ints_power(struct rendering *r, int64_t x, int64_t n)
 {
     int64_t out = 1;
-    if (n < 0) return tpl_float(pow((double)x, (double)n));
+    if (n < 0) return x ? tpl_float(pow((double)x, (double)n)) : tpl_fail(r, "0 to a negative power");
     for (; n && tpl_steps(r, 0); n--)
         if (__builtin_mul_overflow(out, x, &out)) return tpl_fail(r, "a number is 2^63 or larger");
     return tpl_int(out);
@@ -63,6 +63,30 @@ static struct value ints_combine(struct rendering *r, enum op op, int64_t x, int
     return over ? tpl_fail(r, "a number is 2^63 or larger") : tpl_int(out);
 }
 
+/* Python's results where C's pow has an infinity or no number. */
+static struct value reals_power(struct rendering *r, double x, double y)
+{
+    const double out = pow(x, y);
+    if (isfinite(x) && isfinite(y) && !isfinite(out))
+        return tpl_fail(r, "%g ** %g is not supported: no double can hold it", x, y);
+    return tpl_float(out);
+}
+
+/* The remainder has the sign of y; the quotient fits it. */
+static struct value reals_divide(enum op op, double x, double y)
+{
+    double rest = fmod(x, y), quotient = (x - rest) / y;
+    if (rest != 0 && (y < 0) != (rest < 0)) {
+        rest += y;
+        quotient -= 1;
+    }
+    if (rest == 0) rest = copysign(0, y);
+    if (op == OP_MOD) return tpl_float(rest);
+    if (quotient == 0) return tpl_float(copysign(0, x / y));
+    const double whole = floor(quotient);
+    return tpl_float(quotient - whole > 0.5 ? whole + 1 : whole);
+}
+
 /* Two integers stay integers except for "/". Otherwise both are computed as doubles. */
 static struct value numbers_combine(struct rendering *r, enum op op, struct value a, struct value b)
 {
@@ -73,11 +97,10 @@ static struct value numbers_combine(struct rendering *r, enum op op, struct valu
     case OP_ADD: return tpl_float(x + y);
     case OP_SUB: return tpl_float(x - y);
     case OP_MUL: return tpl_float(x * y);
-    case OP_POW: return tpl_float(pow(x, y));
+    case OP_POW: return reals_power(r, x, y);
     default: break;
     }
-    if (y == 0) return tpl_fail(r, "division by zero");
-    return tpl_float(op == OP_FLOOR_DIV ? floor(x / y) : x - y * floor(x / y));
+    return y == 0 ? tpl_fail(r, "division by zero") : reals_divide(op, x, y);
 }
 
 /* "ab" * 3, [1] * 3. A negative count yields an empty value. */
@@ -116,10 +139,10 @@ struct value tpl_binary(struct rendering *r, enum op op, struct value a, struct 
     if (op == OP_CONCAT) return texts_concat(r, a, b);
     if (tpl_is_number(a) && tpl_is_number(b)) return numbers_combine(r, op, a, b);
     if (op == OP_ADD && a.type == VALUE_STRING && b.type == VALUE_STRING) return texts_concat(r, a, b);
-    if (op == OP_ADD && a.type == VALUE_LIST && b.type == VALUE_LIST && a.list->tuple == b.list->tuple)
+    if (op == OP_ADD && tpl_is_list(a) && tpl_is_list(b) && a.list->tuple == b.list->tuple)
         return lists_concat(r, a.list, b.list);
-    const bool a_many = a.type == VALUE_STRING || a.type == VALUE_LIST,
-               b_many = b.type == VALUE_STRING || b.type == VALUE_LIST;
+    const bool a_many = a.type == VALUE_STRING || tpl_is_list(a),
+               b_many = b.type == VALUE_STRING || tpl_is_list(b);
     if (op == OP_MUL && a_many && (b.type == VALUE_INT || b.type == VALUE_BOOL))
         return sequence_repeat(r, a, int_of(b));
     if (op == OP_MUL && b_many && (a.type == VALUE_INT || a.type == VALUE_BOOL))
@@ -128,6 +151,10 @@ struct value tpl_binary(struct rendering *r, enum op op, struct value a, struct 
         struct list one = { .items = &b, .n = 1 };
         return tpl_format(r, a.s, b.type == VALUE_LIST && b.list->tuple ? b.list : &one);
     }
+    const bool view = a.type == VALUE_LIST && (a.list->kind == LIST_KEYS || a.list->kind == LIST_ITEMS),
+               other = b.type == VALUE_LIST && (b.list->kind == LIST_KEYS || b.list->kind == LIST_ITEMS);
+    if (op == OP_SUB && (view || other))
+        return tpl_fail(r, "sets, which '-' makes of the keys and items of a dict, are not supported");
     return operands_fail(r, op, a, b);
 }
 
@@ -154,83 +181,4 @@ struct value tpl_unary(struct rendering *r, enum op op, struct value a)
     if (!tpl_is_number(a)) return tpl_fail(r, "'%s' needs a number, found a %s", SIGNS[op], tpl_type_name(a));
     if (op == OP_PLUS) return a.type == VALUE_BOOL ? tpl_int(a.b) : a;
     return a.type == VALUE_FLOAT ? tpl_float(-a.d) : ints_combine(r, OP_SUB, 0, int_of(a));
-}
-
-/* ---------------------------------------------------------------- "%s and %d" % (a, b) */
-
-/* Print v by one %-conversion; `flags` has n characters between % and `kind`. Returns false if the
- * conversion does not fit the value or its width is above 100. "%d" of a float truncates it, as in Python. */
-static bool emit_conversion(struct rendering *r, const char *flags, size_t n, char kind, struct value v)
-{
-    char format[40], text[512];
-    if (n > 20) return false;
-    if (strchr("srd", kind) && (kind != 'd' || v.type != VALUE_FLOAT) && n == 0) {
-        if (kind == 'd' && !tpl_is_number(v)) return false;
-        if (kind == 'r')
-            tpl_emit_repr(r, v);
-        else
-            tpl_emit_value(r, kind == 'd' ? tpl_int(int_of(v)) : v);
-        return true;
-    }
-    const bool is_real = strchr("feEgG", kind) != NULL;
-    if (!tpl_is_number(v)) {
-        if (kind != 's') return false;
-        const size_t from =
-            r->out.len; /* print to a string first, because the width counts characters of the result */
-        tpl_emit_value(r, v);
-        struct value s = tpl_take(r, from);
-        const bool left = flags[0] == '-';
-        int64_t width = strtol(flags + left, NULL, 10), len = r->rc ? 0 : tpl_length(r, s);
-        for (int64_t i = len; !left && i < width && !r->rc; i++) tpl_emit_c(r, " ");
-        tpl_emit_value(r, s);
-        for (int64_t i = len; left && i < width && !r->rc; i++) tpl_emit_c(r, " ");
-        return true;
-    }
-    const char *dot = memchr(flags, '.', n);
-    if (strtol(flags + strspn(flags, "+-0 #"), NULL, 10) > 100 || (dot && strtol(dot + 1, NULL, 10) > 100))
-        return false;
-    if (is_real)
-        snprintf(format, sizeof format, "%%%.*s%c", (int)n, flags, kind);
-    else
-        snprintf(format, sizeof format, "%%%.*s" PRId64, (int)n, flags);
-    if (!is_real && strchr("xX", kind)) format[strlen(format) - 1] = kind;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the format consists of flags that were checked */
-    if (is_real)
-        snprintf(text, sizeof text, format, tpl_number(v));
-    else
-        snprintf(text, sizeof text, format,
-                 v.type == VALUE_FLOAT ? (int64_t)fmax(-9e18, fmin(9e18, v.d)) : int_of(v));
-#pragma GCC diagnostic pop
-    tpl_emit_c(r, text);
-    return true;
-}
-
-/* As in Python, every conversion takes one value, and a value that is left over is an error unless the
- * first one is a dict. */
-struct value tpl_format(struct rendering *r, const struct text *f, const struct list *values)
-{
-    const size_t from = r->out.len;
-    size_t next = 0;
-    for (size_t i = 0; i < f->n && !r->rc; i++) {
-        if (f->bytes[i] != '%') {
-            tpl_emit(r, f->bytes + i, f->marks ? f->marks + i : NULL, 1);
-            continue;
-        }
-        size_t n = 0;
-        while (i + 1 + n < f->n && strchr("+-0 #.123456789", f->bytes[i + 1 + n]) && f->bytes[i + 1 + n]) n++;
-        const char kind = i + 1 + n < f->n ? f->bytes[i + 1 + n] : '\0';
-        if (kind == '%')
-            tpl_emit_c(r, "%");
-        else if (next >= values->n)
-            tpl_fail(r, "a format has more %%-conversions than the %zu values that it was given", values->n);
-        else if (!kind || !strchr("sdirfeEgGxX", kind) ||
-                 !emit_conversion(r, f->bytes + i + 1, n, kind == 'i' ? 'd' : kind, values->items[next++]))
-            tpl_fail(r, "'%%%.*s' cannot print a %s", (int)MIN(n + 1, 20), f->bytes + i + 1,
-                     tpl_type_name(values->items[next ? next - 1 : 0]));
-        i += n + 1;
-    }
-    if (next < values->n && values->items[0].type != VALUE_DICT)
-        return tpl_fail(r, "a format was given %zu values, but has %zu conversions", values->n, next);
-    return tpl_take(r, from);
 }

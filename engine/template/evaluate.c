@@ -103,6 +103,28 @@ static struct value evaluate_compare(struct rendering *r, struct scope *s, const
     return result;
 }
 
+/* Append the items of *list or **dict; room for `more` arguments stays behind them. */
+static void args_unpack(struct rendering *r, struct value v, bool by_name, size_t more, struct args *a)
+{
+    if (r->rc) return;
+    if (by_name && v.type != VALUE_DICT) {
+        tpl_fail(r, "'**' needs a dict, found a %s", tpl_type_name(v));
+        return;
+    }
+    const struct list *l = by_name ? NULL : tpl_iterate(r, v);
+    const size_t n = r->rc ? 0 : by_name ? v.dict->n : l->n;
+    struct argument *items = tpl_alloc(r, (a->n + n + more) * sizeof *items);
+    if (!items) return;
+    if (a->n) memcpy(items, a->items, a->n * sizeof *items);
+    a->items = items;
+    for (size_t i = 0; i < n; i++) {
+        const struct entry *e = by_name ? &v.dict->entries[i] : NULL;
+        if (e && e->key.type != VALUE_STRING) tpl_fail(r, "'**' needs a dict with texts as keys");
+        if (r->rc) return;
+        items[a->n++] = (struct argument){ e ? e->key.s : NULL, e ? e->value : l->items[i] };
+    }
+}
+
 bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, struct args *out)
 {
     size_t n = 0;
@@ -110,6 +132,10 @@ bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, st
     *out = (struct args){ .items = n ? tpl_alloc(r, n * sizeof *out->items) : NULL };
     for (const struct node *item = items; item && !r->rc; item = item->next) {
         const bool named = item->kind == NODE_KEYWORD;
+        if (named && item->op) {
+            args_unpack(r, tpl_evaluate(r, s, item->x), item->op == OP_POW, n, out);
+            continue;
+        }
         out->items[out->n++] = (struct argument){ named ? item->name : NULL,
                                                   tpl_evaluate(r, s, named ? item->x : item) };
     }
@@ -120,6 +146,9 @@ bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, st
 static struct value apply_with(struct rendering *r, const struct node *n, struct value x, struct args *a)
 {
     r->line = n->line;
+    if (!n->function)
+        return tpl_fail(r, "expected a %s of Jinja, found '%.*s', which does not exist here",
+                        n->kind == NODE_TEST ? "test" : "filter", (int)MIN(n->name->n, 40), n->name->bytes);
     const struct value v = n->function->call(r, x, a);
     if (!r->rc && a->used < a->n)
         tpl_fail(r, "'%.*s' was given %zu arguments, but takes %zu", (int)n->name->n, n->name->bytes, a->n,

@@ -7,10 +7,18 @@
 
 /* ---------------------------------------------------------------- attributes of items */
 
-/* Look up a path such as "a.b.0" in an item. It is the value of the argument `attribute` of many filters. */
-static struct value attribute_of(struct rendering *r, struct value item, struct value path)
+/* A default of None is none. */
+static struct value replaced(struct value v, struct value otherwise)
 {
-    if (path.type == VALUE_INT) return tpl_lookup(r, item, path, false);
+    return v.type == VALUE_UNDEFINED && otherwise.type != VALUE_NONE ? otherwise : v;
+}
+
+/* Look up a path such as "a.b.0" in an item; `otherwise` stands for what is undefined on the way. It is the
+ * value of the argument `attribute` of many filters. */
+static struct value attribute_or(struct rendering *r, struct value item, struct value path,
+                                 struct value otherwise)
+{
+    if (path.type == VALUE_INT) return replaced(tpl_lookup(r, item, path, false), otherwise);
     if (path.type != VALUE_STRING)
         return tpl_fail(r, "expected the name of an attribute, found a %s", tpl_type_name(path));
     const struct text *s = path.s;
@@ -24,15 +32,22 @@ static struct value attribute_of(struct rendering *r, struct value item, struct 
                                ? tpl_int(index)
                                : tpl_part(r, s, at, to);
         /* look up an item of a dict, not one of its methods */
-        item = tpl_lookup(r, item, key, false);
+        item = replaced(tpl_lookup(r, item, key, false), otherwise);
         at = to + 1;
     }
     return item;
 }
 
+static struct value attribute_of(struct rendering *r, struct value item, struct value path)
+{
+    return attribute_or(r, item, path, TPL_NONE);
+}
+
 static struct value fn_first(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
+    if (x.type == VALUE_LIST && x.list->kind == LIST_GENERATOR)
+        return x.list->taken < x.list->n ? x.list->items[x.list->taken++] : TPL_UNDEFINED;
     const struct list *l = tpl_iterate(r, x);
     return l && l->n ? l->items[0] : TPL_UNDEFINED;
 }
@@ -40,6 +55,9 @@ static struct value fn_first(struct rendering *r, struct value x, struct args *a
 static struct value fn_last(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
+    if (x.type == VALUE_LIST && x.list->kind == LIST_GENERATOR)
+        return tpl_fail(
+            r, "last: a generator, which map, select and their kin give, has no end: make a list of it");
     const struct list *l = tpl_iterate(r, x);
     return l && l->n ? l->items[l->n - 1] : TPL_UNDEFINED;
 }
@@ -58,8 +76,10 @@ static struct value fn_reverse(struct rendering *r, struct value x, struct args 
     const struct value bounds[3] = { TPL_NONE, TPL_NONE, tpl_int(-1) };
     (void)a;
     if (x.type == VALUE_STRING) return tpl_slice(r, x, bounds);
-    struct value l = fn_list(r, x, a);
-    return r->rc ? l : tpl_slice(r, l, bounds);
+    const bool generator = x.type == VALUE_LIST && x.list->kind == LIST_GENERATOR;
+    struct value l = fn_list(r, x, a), out = r->rc ? l : tpl_slice(r, l, bounds);
+    if (!r->rc && !generator) out.list->kind = LIST_GENERATOR;
+    return out;
 }
 
 static struct value fn_join(struct rendering *r, struct value x, struct args *a)
@@ -89,22 +109,40 @@ static struct args args_rest(struct args *a, size_t from)
     return rest;
 }
 
+static struct value apply_one(struct rendering *r, const struct function *f, struct value x, struct args *a)
+{
+    struct value v = f->call(r, x, a);
+    if (!r->rc && a->used < a->n)
+        tpl_fail(r, "'%s' was given %zu arguments, but takes %zu", f->name, a->n, a->used);
+    return v;
+}
+
+/* Jinja looks at the arguments of map, select and their kin only if the input is true: none is an empty
+ * list. */
+static bool ends_early(struct rendering *r, struct value x, struct args *a)
+{
+    if (!tpl_truth(r, x)) a->used = a->n;
+    return r->rc || !tpl_truth(r, x);
+}
+
 /* map(attribute=NAME), or map(FILTER, arguments). */
 static struct value fn_map(struct rendering *r, struct value x, struct args *a)
 {
-    const struct list *l = tpl_iterate(r, x);
-    struct value out = tpl_list(r, false), attribute = tpl_arg(r, a, 99, "attribute", TPL_UNDEFINED),
-                 otherwise = tpl_arg(r, a, 99, "default", TPL_UNDEFINED);
+    struct value out = tpl_generator(r), attribute = tpl_arg(r, a, 99, "attribute", TPL_UNDEFINED),
+                 otherwise = tpl_arg(r, a, 99, "default", TPL_NONE);
     const bool by_name = attribute.type != VALUE_UNDEFINED;
+    if (ends_early(r, x, a)) return out;
+    const struct list *l = tpl_iterate(r, x);
     const struct text *name = by_name ? NULL : tpl_arg_text(r, a, 0, "filter");
     const struct function *filter = name ? tpl_filter(name) : NULL;
     if (!by_name && !filter && !r->rc)
-        return tpl_fail(r, "map: expected attribute=NAME or the name of a filter");
+        return tpl_fail(r, "map: expected attribute=NAME or the name of a filter, found '%.*s'",
+                        name ? (int)MIN(name->n, 40) : 7, name ? name->bytes : "nothing");
     for (size_t i = 0; l && i < l->n && !r->rc; i++) {
         struct args rest = args_rest(a, 1);
-        struct value v = by_name ? attribute_of(r, l->items[i], attribute)
-                                 : filter->call(r, l->items[i], &rest);
-        tpl_list_add(r, out.list, by_name && v.type == VALUE_UNDEFINED ? otherwise : v);
+        tpl_list_add(r, out.list,
+                     by_name ? attribute_or(r, l->items[i], attribute, otherwise)
+                             : apply_one(r, filter, l->items[i], &rest));
     }
     a->used = a->n;
     return out;
@@ -115,9 +153,10 @@ static struct value fn_map(struct rendering *r, struct value x, struct args *a)
 static struct value list_choose(struct rendering *r, struct value x, struct args *a, bool by_attribute,
                                 bool keep)
 {
+    struct value out = tpl_generator(r);
+    if (ends_early(r, x, a)) return out;
     const struct list *l = tpl_iterate(r, x);
-    struct value out = tpl_list(r, false),
-                 attribute = by_attribute ? tpl_arg_required(r, a, 0, "attribute") : TPL_NONE;
+    struct value attribute = by_attribute ? tpl_arg_required(r, a, 0, "attribute") : TPL_NONE;
     const struct text *name = tpl_arg_text(r, a, by_attribute ? 1 : 0, "test");
     const struct function *test = name ? tpl_test(name) : NULL;
     if (name && !test && !r->rc)
@@ -125,7 +164,7 @@ static struct value list_choose(struct rendering *r, struct value x, struct args
     for (size_t i = 0; l && i < l->n && !r->rc; i++) {
         struct args rest = args_rest(a, by_attribute ? 2 : 1);
         struct value v = by_attribute ? attribute_of(r, l->items[i], attribute) : l->items[i];
-        if (test && !r->rc) v = test->call(r, v, &rest);
+        if (test && !r->rc) v = apply_one(r, test, v, &rest);
         if (!r->rc && tpl_truth(r, v) == keep) tpl_list_add(r, out.list, l->items[i]);
     }
     a->used = a->n;
@@ -157,13 +196,33 @@ static struct value fn_rejectattr(struct rendering *r, struct value x, struct ar
 /* How items are compared: by an attribute, or by the item itself (NONE); strings in lower case unless case
  * counts. */
 struct ordering {
-    struct value attribute;
-    bool case_counts;
+    struct value attribute, otherwise; /* otherwise: none, or what stands for undefined attributes */
+    bool case_counts, several;         /* several: "a,b" are two attributes */
 };
+
+static struct value ordering_key(struct rendering *r, struct value item, const struct ordering *o);
+
+/* "a,b": a list of both. */
+static struct value attributes_of(struct rendering *r, struct value item, const struct ordering *o)
+{
+    const struct text *s = o->attribute.type == VALUE_STRING ? o->attribute.s : NULL;
+    if (!s || !o->several) return attribute_or(r, item, o->attribute, o->otherwise);
+    struct value out = tpl_list(r, false);
+    for (size_t at = 0; at <= s->n && !r->rc;) {
+        const char *comma = memchr(s->bytes + at, ',', s->n - at);
+        const size_t to = comma ? (size_t)(comma - s->bytes) : s->n;
+        const struct ordering one = { .attribute = tpl_part(r, s, at, to),
+                                      .otherwise = o->otherwise,
+                                      .case_counts = o->case_counts };
+        tpl_list_add(r, out.list, ordering_key(r, item, &one));
+        at = to + 1;
+    }
+    return out;
+}
 
 static struct value ordering_key(struct rendering *r, struct value item, const struct ordering *o)
 {
-    struct value v = o->attribute.type == VALUE_NONE ? item : attribute_of(r, item, o->attribute);
+    struct value v = o->attribute.type == VALUE_NONE ? item : attributes_of(r, item, o);
     if (o->case_counts || v.type != VALUE_STRING || r->rc) return v;
     static const struct text LOWER = { .bytes = "lower", .n = 5 };
     return tpl_filter(&LOWER)->call(r, v, &(struct args){ 0 });
@@ -216,14 +275,17 @@ static struct value list_sorted(struct rendering *r, const struct list *l, const
 static struct value fn_sort(struct rendering *r, struct value x, struct args *a)
 {
     const bool reverse = tpl_truth(r, tpl_arg(r, a, 0, "reverse", tpl_bool(false)));
-    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 1, "case_sensitive", tpl_bool(false))) };
+    struct ordering o = { .otherwise = TPL_NONE,
+                          .case_counts = tpl_truth(r, tpl_arg(r, a, 1, "case_sensitive", tpl_bool(false))) };
     o.attribute = tpl_arg(r, a, 2, "attribute", TPL_NONE);
+    o.several = true;
     return list_sorted(r, tpl_iterate(r, x), &o, reverse);
 }
 
 static struct value fn_dictsort(struct rendering *r, struct value x, struct args *a)
 {
-    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
+    struct ordering o = { .otherwise = TPL_NONE,
+                          .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
     struct value by = tpl_arg(r, a, 1, "by", TPL_NONE),
                  reverse = tpl_arg(r, a, 2, "reverse", tpl_bool(false));
     o.attribute = tpl_int(tpl_is_string(by, "value"));
@@ -233,7 +295,8 @@ static struct value fn_dictsort(struct rendering *r, struct value x, struct args
 
 static struct value list_extreme(struct rendering *r, struct value x, struct args *a, bool largest)
 {
-    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
+    struct ordering o = { .otherwise = TPL_NONE,
+                          .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
     o.attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
     const struct list *l = tpl_iterate(r, x), *keys = l ? ordering_keys(r, l, &o) : NULL;
     size_t best = 0;
@@ -256,12 +319,15 @@ static struct value fn_max(struct rendering *r, struct value x, struct args *a)
 
 static struct value fn_unique(struct rendering *r, struct value x, struct args *a)
 {
-    struct ordering o = { .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
+    struct ordering o = { .otherwise = TPL_NONE,
+                          .case_counts = tpl_truth(r, tpl_arg(r, a, 0, "case_sensitive", tpl_bool(false))) };
     o.attribute = tpl_arg(r, a, 1, "attribute", TPL_NONE);
     const struct list *l = tpl_iterate(r, x), *keys = l ? ordering_keys(r, l, &o) : NULL;
-    struct value out = tpl_list(r, false), seen = tpl_list(r, false);
+    struct value out = tpl_generator(r), seen = tpl_list(r, false);
     for (size_t i = 0; keys && i < keys->n && !r->rc; i++) {
-        if (tpl_contains(r, seen, keys->items[i]) || r->rc) continue;
+        if (!tpl_is_hashable(keys->items[i]))
+            tpl_fail(r, "unique: a %s cannot be compared", tpl_type_name(keys->items[i]));
+        if (r->rc || tpl_contains(r, seen, keys->items[i]) || r->rc) continue;
         tpl_list_add(r, seen.list, keys->items[i]);
         tpl_list_add(r, out.list, l->items[i]);
     }
@@ -285,7 +351,7 @@ static struct value fn_sum(struct rendering *r, struct value x, struct args *a)
 static struct value fn_batch(struct rendering *r, struct value x, struct args *a)
 {
     const int64_t size = tpl_arg_int(r, a, 0, "linecount", 0);
-    struct value fill = tpl_arg(r, a, 1, "fill_with", TPL_NONE), out = tpl_list(r, false), row = TPL_NONE;
+    struct value fill = tpl_arg(r, a, 1, "fill_with", TPL_NONE), out = tpl_generator(r), row = TPL_NONE;
     const struct list *l = tpl_iterate(r, x);
     if (size < 1 || size > 100000) return tpl_fail(r, "batch: expected a size of 1 to 100000");
     for (size_t i = 0; l && i < l->n && !r->rc; i++) {
@@ -297,10 +363,37 @@ static struct value fn_batch(struct rendering *r, struct value x, struct args *a
     return out;
 }
 
+/* The items in so many lists, which differ in length by one at most. */
+static struct value fn_slice(struct rendering *r, struct value x, struct args *a)
+{
+    const int64_t slices = tpl_arg_int(r, a, 0, "slices", 0);
+    struct value fill = tpl_arg(r, a, 1, "fill_with", TPL_NONE), out = tpl_generator(r);
+    const struct list *l = tpl_iterate(r, x);
+    if (slices < 1 || slices > 100000) return tpl_fail(r, "slice: expected 1 to 100000 slices");
+    const size_t n = l ? l->n : 0, each = n / (size_t)slices, longer = n % (size_t)slices;
+    for (size_t i = 0, at = 0; i < (size_t)slices && !r->rc; i++) {
+        struct value row = tpl_list(r, false);
+        for (const size_t to = at + each + (i < longer); at < to && !r->rc; at++)
+            tpl_list_add(r, row.list, l->items[at]);
+        if (fill.type != VALUE_NONE && i >= longer && !r->rc) tpl_list_add(r, row.list, fill);
+        if (!r->rc) tpl_list_add(r, out.list, row);
+    }
+    return out;
+}
+
+static struct value fn_items(struct rendering *r, struct value x, struct args *a)
+{
+    struct value out = x.type == VALUE_UNDEFINED ? tpl_list(r, false) : tpl_dict_items(r, x, a);
+    if (!r->rc) out.list->kind = LIST_GENERATOR;
+    return out;
+}
+
 /* Returns [(grouper, items), ...], ordered by the attribute. */
 static struct value fn_groupby(struct rendering *r, struct value x, struct args *a)
 {
-    struct ordering o = { .attribute = tpl_arg_required(r, a, 0, "attribute") };
+    struct ordering o = { .attribute = tpl_arg_required(r, a, 0, "attribute"),
+                          .otherwise = tpl_arg(r, a, 1, "default", TPL_NONE) };
+    o.case_counts = tpl_truth(r, tpl_arg(r, a, 2, "case_sensitive", tpl_bool(false)));
     struct value all = r->rc ? TPL_UNDEFINED : list_sorted(r, tpl_iterate(r, x), &o, false),
                  out = tpl_list(r, false);
     struct value last = TPL_UNDEFINED, group = TPL_UNDEFINED;
@@ -309,7 +402,9 @@ static struct value fn_groupby(struct rendering *r, struct value x, struct args 
         if (!i || !tpl_equal(r, key, last)) {
             struct value pair = tpl_list(r, true);
             group = tpl_list(r, false);
-            if (r->rc || !tpl_list_add(r, pair.list, attribute_of(r, all.list->items[i], o.attribute)) ||
+            if (!r->rc) pair.list->kind = LIST_GROUP;
+            if (r->rc ||
+                !tpl_list_add(r, pair.list, attribute_or(r, all.list->items[i], o.attribute, o.otherwise)) ||
                 !tpl_list_add(r, pair.list, group) || !tpl_list_add(r, out.list, pair))
                 break;
         }
@@ -337,6 +432,8 @@ const struct function TPL_LIST_FILTERS[] = {
     { "unique", fn_unique },
     { "sum", fn_sum },
     { "batch", fn_batch },
+    { "slice", fn_slice },
+    { "items", fn_items },
     { "groupby", fn_groupby },
     { NULL, NULL },
 };

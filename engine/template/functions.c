@@ -108,9 +108,22 @@ static struct value fn_range(struct rendering *r, struct value x, struct args *a
                                     : ((__int128)from - to - step - 1) / -step;
     if (count > ITEMS_MOST) return tpl_fail(r, "range: expected at most %d numbers", ITEMS_MOST);
     struct value out = tpl_list(r, false);
+    if (!r->rc) out.list->kind = LIST_RANGE;
     for (int64_t i = 0; i < (int64_t)count && !r->rc; i++)
         tpl_list_add(r, out.list, tpl_int(from + i * step));
     return out;
+}
+
+static void dict_add_pairs(struct rendering *r, struct dict *d, struct value pairs)
+{
+    const struct list *all = tpl_iterate(r, pairs);
+    for (size_t i = 0; all && i < all->n && !r->rc; i++) {
+        const struct list *pair = tpl_iterate(r, all->items[i]);
+        if (pair && pair->n != 2)
+            tpl_fail(r, "dict: expected pairs, found %zu values", pair->n);
+        else if (pair)
+            tpl_dict_put(r, d, pair->items[0], pair->items[1]);
+    }
 }
 
 /* dict(...) and namespace(...): a copy of a dict, then members by name. */
@@ -122,7 +135,7 @@ static struct value new_dict(struct rendering *r, struct args *a, bool is_namesp
         if (from->name)
             tpl_dict_put(r, out.dict, (struct value){ VALUE_STRING, { .s = from->name } }, from->value);
         else if (from->value.type != VALUE_DICT)
-            return tpl_fail(r, "expected a dict or name=value, found a %s", tpl_type_name(from->value));
+            dict_add_pairs(r, out.dict, from->value);
         else
             for (size_t k = 0; k < from->value.dict->n && !r->rc; k++)
                 tpl_dict_put(r, out.dict, from->value.dict->entries[k].key,
@@ -175,6 +188,7 @@ static struct value dict_parts(struct rendering *r, const struct dict *d, enum p
         if (which == ITEMS && !r->rc && tpl_list_add(r, v.list, e->key)) tpl_list_add(r, v.list, e->value);
         if (!r->rc) tpl_list_add(r, out.list, v);
     }
+    if (!r->rc) out.list->kind = which == KEYS ? LIST_KEYS : which == VALUES ? LIST_VALUES : LIST_ITEMS;
     return out;
 }
 
@@ -193,8 +207,8 @@ static struct value fn_values(struct rendering *r, struct value x, struct args *
 struct value tpl_dict_items(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    if (x.type == VALUE_UNDEFINED) return tpl_list(r, false);
-    if (x.type != VALUE_DICT) return tpl_fail(r, "items: expected a dict, found a %s", tpl_type_name(x));
+    if (x.type != VALUE_DICT || x.dict->is_namespace)
+        return tpl_fail(r, "items: expected a dict, found a %s", tpl_type_name(x));
     return dict_parts(r, x.dict, ITEMS);
 }
 
@@ -234,12 +248,21 @@ const struct function *tpl_method(struct value of, const struct text *name)
     static const struct function OF_DICT[] = { { "get", fn_get },       { "keys", fn_keys },
                                                { "values", fn_values }, { "items", tpl_dict_items },
                                                { "copy", fn_copy },     { NULL, NULL } };
+    static const struct function OF_TUPLE[] = { { "index", fn_list_index },
+                                                { "count", fn_list_count },
+                                                { NULL, NULL } };
     static const struct function OF_LIST[] = {
         { "index", fn_list_index }, { "count", fn_list_count }, { "copy", fn_list_copy }, { NULL, NULL }
     };
     switch (of.type) {
-    case VALUE_STRING: return tpl_function_in(TPL_STRING_METHODS, name);
-    case VALUE_LIST: return tpl_function_in(OF_LIST, name);
+    case VALUE_STRING: {
+        const struct function *f = tpl_function_in(TPL_STRING_METHODS, name);
+        return f ? f : tpl_function_in(TPL_STRING_METHODS_MORE, name);
+    }
+    case VALUE_LIST:
+        return tpl_is_list(of) || of.list->kind == LIST_RANGE
+                   ? tpl_function_in(of.list->tuple || of.list->kind == LIST_RANGE ? OF_TUPLE : OF_LIST, name)
+                   : NULL;
     case VALUE_DICT: return of.dict->is_namespace ? NULL : tpl_function_in(OF_DICT, name);
     default: return NULL;
     }

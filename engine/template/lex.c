@@ -229,11 +229,47 @@ static bool lexer_string(struct lexer *l)
     return lexer_add(l, TOKEN_STRING, text, n);
 }
 
+/* "0x1f", "0o17", "0b11", with "_" between digits. Returns its length; 0: it is no such number. */
+static size_t based_number(const char *p, size_t n, int64_t *out, bool *large)
+{
+    static const char KINDS[] = "xob";
+    static const int BASES[] = { 16, 8, 2 };
+    const char *kind = n > 2 && *p == '0' && p[1] ? strchr(KINDS, p[1] | 32) : NULL;
+    if (!kind || !*kind) return 0;
+    const int base = BASES[kind - KINDS];
+    size_t at = 2;
+    *out = 0;
+    for (*large = false; at < n; at++) {
+        const bool between = p[at] == '_' && at + 1 < n && digit_of(p[at + 1]) < base;
+        if (between) continue;
+        if (digit_of(p[at]) >= base) break;
+        *large = *large || __builtin_mul_overflow(*out, (int64_t)base, out) ||
+                 __builtin_add_overflow(*out, (int64_t)digit_of(p[at]), out);
+    }
+    return at > 2 ? at : 0;
+}
+
+static bool lexer_based_number(struct lexer *l, size_t used, int64_t value, bool large)
+{
+    if (large) {
+        tpl_parse_fail(l->s, l->line, "'%.*s' is too large: expected a number below 2^63", (int)MIN(used, 60),
+                       l->text + l->at);
+        return false;
+    }
+    if (!lexer_add(l, TOKEN_INT, l->text + l->at, used)) return false;
+    l->s->items[l->s->n - 1].i = value;
+    lexer_skip(l, used);
+    return true;
+}
+
 static bool lexer_number(struct lexer *l)
 {
     char digits[64];
     size_t n = 0, at = l->at;
-    bool real = false;
+    bool real = false, large;
+    int64_t value;
+    const size_t based = based_number(l->text + at, l->n - at, &value, &large);
+    if (based) return lexer_based_number(l, based, value, large);
     for (; at < l->n && n + 3 < sizeof digits; at++) {
         const char c = l->text[at], next = at + 1 < l->n ? l->text[at + 1] : '\0';
         const bool point = c == '.' && !real && next >= '0' && next <= '9';

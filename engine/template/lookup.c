@@ -36,7 +36,10 @@ int64_t tpl_length(struct rendering *r, struct value v)
     switch (v.type) {
     case VALUE_UNDEFINED: return 0;
     case VALUE_STRING: return tpl_steps(r, v.s->n / 16) ? tpl_utf8_count(v.s) : -1;
-    case VALUE_LIST: return (int64_t)v.list->n;
+    case VALUE_LIST:
+        if (v.list->kind != LIST_GENERATOR) return (int64_t)v.list->n;
+        tpl_fail(r, "a generator, which map, select and their kin give, has no length: make a list of it");
+        return -1;
     case VALUE_DICT: return (int64_t)v.dict->n;
     default: tpl_fail(r, "a %s has no length", tpl_type_name(v)); return -1;
     }
@@ -53,6 +56,14 @@ struct list *tpl_iterate(struct rendering *r, struct value v)
     if (!tpl_is_iterable(v)) {
         tpl_fail(r, "expected a list, a dict or a string to iterate over, found a %s", tpl_type_name(v));
         return NULL;
+    }
+    if (v.type == VALUE_LIST && v.list->kind == LIST_GENERATOR) {
+        struct value rest = tpl_list(r, false);
+        if (r->rc) return NULL;
+        rest.list->items = v.list->items + v.list->taken; /* never added to: cap stays 0 */
+        rest.list->n = v.list->n - v.list->taken;
+        v.list->taken = v.list->n;
+        return rest.list;
     }
     if (v.type == VALUE_LIST) return v.list;
     struct value out = tpl_list(r, false);
@@ -71,13 +82,19 @@ bool tpl_contains(struct rendering *r, struct value in, struct value x)
     if (in.type == VALUE_UNDEFINED) return false;
     if (in.type == VALUE_STRING && x.type == VALUE_STRING)
         return tpl_steps(r, in.s->n / 16) && (!x.s->n || memmem(in.s->bytes, in.s->n, x.s->bytes, x.s->n));
+    if (in.type == VALUE_DICT && !tpl_is_hashable(x)) {
+        tpl_fail(r, "'in': a %s cannot be a key", tpl_type_name(x));
+        return false;
+    }
     if (in.type == VALUE_DICT) return tpl_dict_find(r, in.dict, x) != NULL;
     if (in.type != VALUE_LIST) {
         tpl_fail(r, "'in': cannot look for a %s in a %s", tpl_type_name(x), tpl_type_name(in));
         return false;
     }
-    for (size_t i = 0; i < in.list->n && !r->rc; i++)
+    for (size_t i = in.list->taken; i < in.list->n && !r->rc; i++) {
+        if (in.list->kind == LIST_GENERATOR) in.list->taken = i + 1;
         if (tpl_equal(r, in.list->items[i], x)) return !r->rc;
+    }
     return false;
 }
 
@@ -96,6 +113,12 @@ static struct value fail_undefined(struct rendering *r, struct value of, struct 
                     part ? part->bytes : "item");
 }
 
+/* Lists that x[i] reads; generators and the views of dicts are none. */
+static bool has_items(struct value v)
+{
+    return tpl_is_list(v) || (v.type == VALUE_LIST && v.list->kind == LIST_RANGE);
+}
+
 static struct value item_of(struct rendering *r, struct value of, struct value key, bool *found)
 {
     *found = true;
@@ -103,8 +126,11 @@ static struct value item_of(struct rendering *r, struct value of, struct value k
         const struct value *v = tpl_dict_find(r, of.dict, key);
         if (v) return *v;
     }
-    const bool number = key.type == VALUE_INT || key.type == VALUE_BOOL;
-    if (number && (of.type == VALUE_LIST || of.type == VALUE_STRING)) {
+    const bool number = key.type == VALUE_INT || key.type == VALUE_BOOL,
+               group = of.type == VALUE_LIST && of.list->kind == LIST_GROUP;
+    if (group && tpl_is_string(key, "grouper")) return of.list->items[0];
+    if (group && tpl_is_string(key, "list")) return of.list->items[1];
+    if (number && (has_items(of) || of.type == VALUE_STRING)) {
         int64_t n = tpl_length(r, of), i = key.type == VALUE_BOOL ? key.b : key.i;
         if (i < 0) i += n;
         if (i >= 0 && i < n && of.type == VALUE_LIST) return of.list->items[i];
@@ -163,7 +189,8 @@ static int64_t clamp_bound(int64_t i, int64_t n, int64_t low, int64_t high)
 struct value tpl_slice(struct rendering *r, struct value of, const struct value bounds[3])
 {
     if (of.type == VALUE_UNDEFINED) return fail_undefined(r, of, TPL_UNDEFINED);
-    if (of.type != VALUE_LIST && of.type != VALUE_STRING) return TPL_UNDEFINED; /* as in Jinja */
+    if (!has_items(of) && of.type != VALUE_STRING)
+        return tpl_fail(r, "a %s cannot be sliced", tpl_type_name(of));
     int64_t from, to, step;
     struct list *items = tpl_iterate(r, of);
     if (!items || !slice_bound(r, bounds[2], 1, &step)) return TPL_UNDEFINED;
@@ -178,6 +205,7 @@ struct value tpl_slice(struct rendering *r, struct value of, const struct value 
     to = to_start ? -1 : clamp_bound(to, n, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
     struct value out = tpl_list(r, of.type == VALUE_LIST && of.list->tuple);
     const size_t mark = r->out.len;
+    if (!r->rc && of.type == VALUE_LIST && of.list->kind == LIST_RANGE) out.list->kind = LIST_RANGE;
     for (int64_t i = from; (step > 0 ? i < to : i > to) && !r->rc; i += step) {
         if (of.type == VALUE_LIST)
             tpl_list_add(r, out.list, items->items[i]);

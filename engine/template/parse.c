@@ -24,11 +24,22 @@ static bool end_of_tag(struct token_stream *s)
     return tpl_expect(s, TOKEN_BLOCK_END, NULL, "the end of the tag, %}");
 }
 
+/* Statements that are compiled on their own, though a condition is around them: there Jinja refuses unknown
+ * filters when it reads the template. */
+static struct node *parse_inner(struct token_stream *s, const char *ends)
+{
+    const bool in_condition = s->in_condition;
+    s->in_condition = false;
+    struct node *items = parse_items(s, ends);
+    s->in_condition = in_condition;
+    return items;
+}
+
 /* "%} statements {% END %}" */
 static struct node *parse_body(struct token_stream *s, const char *end)
 {
     if (!end_of_tag(s)) return NULL;
-    struct node *items = parse_items(s, end);
+    struct node *items = parse_inner(s, end);
     if (!tpl_expect(s, TOKEN_WORD, end, end)) return NULL;
     return end_of_tag(s) ? items : NULL;
 }
@@ -36,7 +47,7 @@ static struct node *parse_body(struct token_stream *s, const char *end)
 /* ---------------------------------------------------------------- statements; the first word is consumed */
 
 /* A chain of elif is as deep as it is long. */
-static struct node *parse_if(struct token_stream *s, struct node *n)
+static struct node *parse_if_parts(struct token_stream *s, struct node *n)
 {
     if (!tpl_parse_deeper(s)) return NULL;
     n->x = tpl_parse_tuple(s, false);
@@ -45,7 +56,7 @@ static struct node *parse_if(struct token_stream *s, struct node *n)
     if (s->rc) return NULL;
     if (tpl_accept(s, TOKEN_WORD, "elif")) {
         n->y = tpl_node(s, NODE_IF);
-        if (!n->y || !parse_if(s, n->y)) return NULL;
+        if (!n->y || !parse_if_parts(s, n->y)) return NULL;
     } else {
         if (tpl_accept(s, TOKEN_WORD, "else")) {
             if (!end_of_tag(s)) return NULL;
@@ -58,21 +69,33 @@ static struct node *parse_if(struct token_stream *s, struct node *n)
     return s->rc ? NULL : n;
 }
 
+static struct node *parse_if(struct token_stream *s, struct node *n)
+{
+    const bool in_condition = s->in_condition;
+    s->in_condition = true;
+    n = parse_if_parts(s, n);
+    s->in_condition = in_condition;
+    return n;
+}
+
 static struct node *parse_for(struct token_stream *s, struct node *n)
 {
     n->x = tpl_parse_target(s);
     if (!tpl_expect(s, TOKEN_WORD, "in", "'in'")) return NULL;
     n->y = tpl_parse_tuple(s, false);
+    const bool in_condition = s->in_condition;
+    s->in_condition = false; /* the condition of a loop is a function of its own */
     if (tpl_accept(s, TOKEN_WORD, "if")) n->z = tpl_parse_expression(s);
+    s->in_condition = in_condition;
     n->op = tpl_accept(s, TOKEN_WORD, "recursive");
     if (!end_of_tag(s)) return NULL;
     s->loops++;
-    n->items = parse_items(s, "else endfor");
+    n->items = parse_inner(s, "else endfor");
     s->loops--;
     if (tpl_accept(s, TOKEN_WORD, "else")) {
         if (!end_of_tag(s)) return NULL;
         n->other = tpl_node(s, NODE_BLOCK);
-        if (n->other) n->other->items = parse_items(s, "endfor");
+        if (n->other) n->other->items = parse_inner(s, "endfor");
     }
     if (!tpl_expect(s, TOKEN_WORD, "endfor", "{% endfor %}")) return NULL;
     return end_of_tag(s) ? n : NULL;
@@ -99,9 +122,14 @@ static struct node *parse_macro(struct token_stream *s, struct node *n)
     n->y = tpl_parse_parameters(s);
     if (s->rc) return NULL;
     const int loops = s->loops;
+    const bool varargs = s->reads_varargs, kwargs = s->reads_kwargs;
     s->loops = 0; /* a macro cannot leave the loop around it */
+    s->reads_varargs = s->reads_kwargs = false;
     n->items = parse_body(s, "endmacro");
+    n->op = (s->reads_varargs ? MACRO_VARARGS : 0) | (s->reads_kwargs ? MACRO_KWARGS : 0);
     s->loops = loops;
+    s->reads_varargs = varargs;
+    s->reads_kwargs = kwargs;
     return s->rc ? NULL : n;
 }
 
@@ -230,5 +258,11 @@ static struct node *parse_items(struct token_stream *s, const char *ends)
 
 struct node *tpl_parse(struct token_stream *s)
 {
-    return parse_items(s, NULL);
+    struct node *root = parse_items(s, NULL);
+    const struct node *n = s->unknown;
+    if (n && !s->rc)
+        return tpl_parse_fail(s, n->line, "expected a %s of Jinja, found '%.*s', which does not exist here",
+                              n->kind == NODE_TEST ? "test" : "filter", (int)MIN(n->name->n, 40),
+                              n->name->bytes);
+    return root;
 }

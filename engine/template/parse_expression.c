@@ -111,9 +111,14 @@ static struct node *parse_arguments(struct token_stream *s)
     while (!s->rc && !tpl_is(s, TOKEN_OPERATOR, ")")) {
         const struct token *after = &s->items[MIN(s->at + 1, s->n - 1)];
         struct node *n;
-        if (tpl_is(s, TOKEN_OPERATOR, "*") || tpl_is(s, TOKEN_OPERATOR, "**"))
-            return tpl_parse_error(s, "an argument ('*list' and '**dict' as arguments are not supported)");
-        if (tpl_is(s, TOKEN_WORD, NULL) && after->type == TOKEN_OPERATOR && text_is(&after->text, "=")) {
+        const bool list = tpl_is(s, TOKEN_OPERATOR, "*"), dict = tpl_is(s, TOKEN_OPERATOR, "**");
+        if (list || dict) { /* *list, **dict */
+            if (!(n = tpl_node(s, NODE_KEYWORD))) return NULL;
+            tpl_next(s);
+            n->op = list ? OP_MUL : OP_POW;
+            n->x = tpl_parse_expression(s);
+        } else if (tpl_is(s, TOKEN_WORD, NULL) && after->type == TOKEN_OPERATOR &&
+                   text_is(&after->text, "=")) {
             n = tpl_node(s, NODE_KEYWORD);
             if (!n) return NULL;
             n->name = &tpl_next(s)->text;
@@ -194,7 +199,10 @@ static struct node *parse_word(struct token_stream *s)
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
         if (tpl_accept(s, TOKEN_WORD, WORDS[i].word)) return node_literal(s, WORDS[i].value);
     struct node *n = tpl_node(s, NODE_NAME);
-    if (n) n->name = &tpl_next(s)->text;
+    if (!n) return NULL;
+    n->name = &tpl_next(s)->text;
+    s->reads_varargs = s->reads_varargs || text_is(n->name, "varargs");
+    s->reads_kwargs = s->reads_kwargs || text_is(n->name, "kwargs");
     return n;
 }
 
@@ -305,6 +313,13 @@ struct node *tpl_parse_postfix(struct token_stream *s)
 
 /* ---------------------------------------------------------------- filters and tests */
 
+/* Jinja refuses a template with an unknown filter or test when it reads it, except in `if` statements and
+ * conditional expressions: there it is an error only when it runs. */
+static void note_unknown(struct token_stream *s, const struct node *n)
+{
+    if (!n->function && !s->in_condition && !s->unknown) s->unknown = n;
+}
+
 static struct node *parse_filter(struct token_stream *s, struct node *x)
 {
     struct node *n = tpl_node(s, NODE_FILTER);
@@ -312,10 +327,8 @@ static struct node *parse_filter(struct token_stream *s, struct node *x)
     if (!n) return NULL;
     n->name = &tpl_next(s)->text;
     n->x = x;
-    if (!(n->function = tpl_filter(n->name)))
-        return tpl_parse_fail(s, n->line,
-                              "expected a filter of Jinja, found '%.*s', which does not exist here",
-                              (int)MIN(n->name->n, 40), n->name->bytes);
+    n->function = tpl_filter(n->name);
+    note_unknown(s, n);
     if (tpl_accept(s, TOKEN_OPERATOR, "(")) n->items = parse_arguments(s);
     return s->rc ? NULL : n;
 }
@@ -339,9 +352,8 @@ static struct node *parse_test(struct token_stream *s, struct node *x)
     if (!tpl_is(s, TOKEN_WORD, NULL)) return tpl_parse_error(s, "the name of a test");
     n->name = &tpl_next(s)->text;
     n->x = x;
-    if (!(n->function = tpl_test(n->name)))
-        return tpl_parse_fail(s, n->line, "expected a test of Jinja, found '%.*s', which does not exist here",
-                              (int)MIN(n->name->n, 40), n->name->bytes);
+    n->function = tpl_test(n->name);
+    note_unknown(s, n);
     if (tpl_accept(s, TOKEN_OPERATOR, "("))
         n->items = parse_arguments(s);
     else if (argument_follows(s))
@@ -368,8 +380,11 @@ static struct node *parse_filters_and_tests(struct token_stream *s, struct node 
 
 struct node *tpl_parse_filters(struct token_stream *s, struct node *x)
 {
+    const bool in_condition = s->in_condition;
+    s->in_condition = false; /* these filters belong to a block of their own */
     x = parse_filter(s, x);
     while (x && tpl_accept(s, TOKEN_OPERATOR, "|")) x = parse_filter(s, x);
+    s->in_condition = in_condition;
     return s->rc ? NULL : x;
 }
 
@@ -492,12 +507,23 @@ static struct node *parse_not(struct token_stream *s)
     return s->rc ? NULL : n;
 }
 
+/* Jinja drops the right side where the left one is a constant that decides, unknown filters included. */
+static struct node *node_logic(struct token_stream *s, enum node_kind kind, struct node *x,
+                               struct node *(*right)(struct token_stream *s))
+{
+    const struct node *unknown = s->unknown;
+    const bool decides = x->kind == NODE_LITERAL && tpl_truth(NULL, x->value) == (kind == NODE_OR);
+    struct node *y = right(s);
+    if (decides) s->unknown = unknown;
+    return decides && y ? x : node_binary(s, kind, OP_NONE, x, y);
+}
+
 static struct node *parse_and(struct token_stream *s)
 {
     struct node *x = parse_not(s);
     for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "and");) {
         if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'and'");
-        x = node_binary(s, NODE_AND, OP_NONE, x, parse_not(s));
+        x = node_logic(s, NODE_AND, x, parse_not);
     }
     return s->rc ? NULL : x;
 }
@@ -507,7 +533,7 @@ static struct node *parse_or(struct token_stream *s)
     struct node *x = parse_and(s);
     for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "or");) {
         if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'or'");
-        x = node_binary(s, NODE_OR, OP_NONE, x, parse_and(s));
+        x = node_logic(s, NODE_OR, x, parse_and);
     }
     return s->rc ? NULL : x;
 }
@@ -515,6 +541,7 @@ static struct node *parse_or(struct token_stream *s)
 struct node *tpl_parse_expression(struct token_stream *s)
 {
     if (!tpl_parse_deeper(s)) return NULL;
+    const struct node *unknown = s->unknown;
     struct node *x = parse_or(s);
     for (int links = 0; x && tpl_accept(s, TOKEN_WORD, "if");) {
         if (++links > TEMPLATE_DEPTH_MOST) return tpl_parse_error(s, "a shorter chain of 'if'");
@@ -525,6 +552,7 @@ struct node *tpl_parse_expression(struct token_stream *s)
         n->y = x;
         n->z = otherwise;
         x = n;
+        s->unknown = unknown;
     }
     s->depth--;
     return s->rc ? NULL : x;

@@ -33,13 +33,38 @@ static struct value args_find(struct rendering *r, const struct args *a, const s
     return TPL_UNDEFINED;
 }
 
+/* Set `varargs` and `kwargs` of a macro that reads them: the arguments by position from number `at` on, and
+ * those by name that are no parameter. Returns how many. */
+static size_t bind_further(struct rendering *r, struct scope *s, const struct node *n, size_t at,
+                           const struct args *a)
+{
+    static const struct text VARARGS = { .bytes = "varargs", .n = 7 }, KWARGS = { .bytes = "kwargs", .n = 6 };
+    struct value list = tpl_list(r, true), dict = tpl_dict(r);
+    size_t taken = 0;
+    for (size_t i = at; i < a->n && !r->rc; i++) {
+        const struct text *name = a->items[i].name;
+        const struct node *p = name ? n->y : NULL;
+        while (p && (p->name->n != name->n || memcmp(p->name->bytes, name->bytes, name->n))) p = p->next;
+        if (p || !(n->op & (name ? MACRO_KWARGS : MACRO_VARARGS))) continue;
+        if (name)
+            tpl_dict_put(r, dict.dict, (struct value){ VALUE_STRING, { .s = name } }, a->items[i].value);
+        else
+            tpl_list_add(r, list.list, a->items[i].value);
+        taken++;
+    }
+    if (n->op & MACRO_VARARGS && !r->rc)
+        tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = &VARARGS } }, list);
+    if (n->op & MACRO_KWARGS && !r->rc)
+        tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = &KWARGS } }, dict);
+    return taken;
+}
+
 /* Set the parameters of a macro in its scope: by position, by name, by the default expression, else
  * undefined. An argument that fits no parameter is an error. */
-static bool bind_parameters(struct rendering *r, struct scope *s, const struct node *parameters,
-                            const struct args *a)
+static bool bind_parameters(struct rendering *r, struct scope *s, const struct node *n, const struct args *a)
 {
     size_t at = 0, taken = 0;
-    for (const struct node *p = parameters; p && !r->rc; p = p->next) {
+    for (const struct node *p = n->y; p && !r->rc; p = p->next) {
         bool found = at < a->n && !a->items[at].name;
         struct value v = found ? a->items[at++].value : args_find(r, a, p->name, &found);
         taken += found;
@@ -47,6 +72,10 @@ static bool bind_parameters(struct rendering *r, struct scope *s, const struct n
             v = p->x ? tpl_evaluate(r, s, p->x) : (struct value){ VALUE_UNDEFINED, { .name = p->name } };
         tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = p->name } }, v);
     }
+    if (!r->rc && taken < a->n)
+        taken += bind_further(r, s, n, at, a);
+    else if (!r->rc && n->op)
+        bind_further(r, s, n, at, a);
     if (!r->rc && taken < a->n)
         tpl_fail(r, "a macro was given %zu arguments, but takes %zu of them", a->n, taken);
     return !r->rc;
@@ -61,8 +90,7 @@ struct value tpl_call_macro(struct rendering *r, const struct macro *m, struct a
     struct scope *s = tpl_scope(r, m->scope);
     if (!s || !tpl_deeper(r)) return TPL_UNDEFINED;
     if (caller) tpl_dict_put(r, &s->vars, (struct value){ VALUE_STRING, { .s = &CALLER } }, *caller);
-    struct value v = bind_parameters(r, s, m->node->y, a) ? body_capture(r, s, m->node->items)
-                                                          : TPL_UNDEFINED;
+    struct value v = bind_parameters(r, s, m->node, a) ? body_capture(r, s, m->node->items) : TPL_UNDEFINED;
     r->depth--;
     return v;
 }
@@ -311,8 +339,14 @@ static void set_globals(struct rendering *r, const struct template_input *in)
     set_global(r, "messages", tpl_from_json(r, in->messages, true));
     if (in->tools) set_global(r, "tools", tpl_from_json(r, in->tools, true));
     set_global(r, "add_generation_prompt", tpl_bool(in->add_generation_prompt));
-    set_global(r, "bos_token", tpl_c_string(r, in->bos_token ? in->bos_token : ""));
-    set_global(r, "eos_token", tpl_c_string(r, in->eos_token ? in->eos_token : ""));
+    const struct {
+        const char *name, *text;
+    } SPECIALS[] = { { "bos_token", in->bos_token },
+                     { "eos_token", in->eos_token },
+                     { "unk_token", in->unk_token },
+                     { "pad_token", in->pad_token } };
+    for (size_t i = 0; i < COUNT_OF(SPECIALS); i++)
+        if (SPECIALS[i].text) set_global(r, SPECIALS[i].name, tpl_c_string(r, SPECIALS[i].text));
     json_object_foreach((json_t *)(uintptr_t)in->extra, name, member)
         set_global(r, name, tpl_from_json(r, member, true));
 }

@@ -35,8 +35,8 @@ struct template_input {
     const json_t *tools;    /* list of objects, or NULL */
     const json_t *extra;    /* object whose members are further variables, or NULL */
     bool add_generation_prompt;
-    const char *bos_token, *eos_token; /* NULL: empty */
-    time_t now;                        /* what strftime_now prints, as local time */
+    const char *bos_token, *eos_token, *unk_token, *pad_token; /* NULL: undefined */
+    time_t now;                                                /* what strftime_now prints, as local time */
 };
 
 /* {0} is empty: rendered_free. */

@@ -48,9 +48,14 @@ struct value {
     };
 };
 
+/* Lists and what Python has for them. A generator can be visited once, is true, and has no length. */
+enum list_kind { LIST_PLAIN, LIST_GENERATOR, LIST_KEYS, LIST_VALUES, LIST_ITEMS, LIST_RANGE, LIST_GROUP };
+
 struct list {
     struct value *items;
     size_t n, cap;
+    size_t taken; /* of a generator */
+    enum list_kind kind;
     bool tuple;
 };
 
@@ -112,7 +117,7 @@ enum node_kind {
     NODE_FOR,        /* x: target, y: iterable, z: condition, items, other: the else part; op 1: recursive */
     NODE_SET,        /* x: target, y: expression */
     NODE_SET_BLOCK,  /* x: target, y: filters around NODE_LITERAL or NULL, items */
-    NODE_MACRO,      /* name, y: parameters, items */
+    NODE_MACRO,      /* name, y: parameters, items; op: which further arguments it takes */
     NODE_CALL_BLOCK, /* x: call, y: parameters, items */
     NODE_FILTER_BLOCK, /* y: filters, items */
     NODE_WITH,         /* y: list of NODE_SET, items */
@@ -152,7 +157,7 @@ struct node {
     struct node *x, *y, *z, *other;
     struct node *items, *next; /* first of a list; the next in the list that this one is in */
     struct value value;
-    const struct function *function; /* the filter or test */
+    const struct function *function; /* the filter or test; NULL: unknown */
 };
 
 struct template
@@ -186,12 +191,17 @@ struct token {
     double d;
 };
 
+enum { MACRO_VARARGS = 1, MACRO_KWARGS = 2 };
+
 struct token_stream {
     struct arena *memory;
     struct token *items;
     size_t n, cap, at;
-    const char *name; /* of the template */
-    int depth, loops; /* of the parser */
+    const char *name;                 /* of the template */
+    int depth, loops;                 /* of the parser */
+    bool in_condition;                /* an unknown filter or test is an error only where it runs */
+    const struct node *unknown;       /* the first one elsewhere */
+    bool reads_varargs, reads_kwargs; /* the macro that is being parsed */
     enum err_code rc;
     struct err *why;
 };
@@ -259,6 +269,9 @@ struct value tpl_c_string(struct rendering *r, const char *text);
 struct value tpl_part(struct rendering *r, const struct text *s, size_t from,
                       size_t to); /* shares the bytes */
 struct value tpl_list(struct rendering *r, bool tuple);
+struct value tpl_generator(struct rendering *r);
+bool tpl_is_list(struct value v);     /* a list or a tuple */
+bool tpl_is_hashable(struct value v); /* can be a key */
 bool tpl_list_add(struct rendering *r, struct list *l, struct value v);
 struct value tpl_dict(struct rendering *r);
 struct value *tpl_dict_find(struct rendering *r, const struct dict *d, struct value key); /* NULL: none */
@@ -272,7 +285,8 @@ bool tpl_is_number(struct value v); /* also of bool */
 double tpl_number(struct value v);
 bool tpl_is_string(struct value v, const char *text);
 const char *tpl_type_name(struct value v);
-/* The items that a loop would visit. NULL: not iterable, the rendering has failed. */
+/* The items that a loop would visit; those of a generator are gone then. NULL: not iterable, the rendering
+ * has failed. */
 struct list *tpl_iterate(struct rendering *r, struct value v);
 bool tpl_is_iterable(struct value v);
 int64_t tpl_length(struct rendering *r, struct value v); /* -1: it has failed */
@@ -286,7 +300,8 @@ int64_t tpl_utf8_count(const struct text *s);
 struct value tpl_from_json(struct rendering *r, const json_t *j, bool mark);
 
 struct json_style {
-    int indent; /* -1: one line */
+    int indent;                   /* -1: one line */
+    const struct text *indent_by; /* in the place of `indent` spaces; NULL: spaces */
     bool ascii, sort;
     const struct text *item, *colon; /* separators; NULL: the usual ones */
 };
@@ -330,17 +345,27 @@ const struct function *tpl_method(struct value of, const struct text *name);
 const struct function *tpl_function(const struct text *name);
 const struct function *tpl_function_in(const struct function *table, const struct text *name);
 /* Tables that end with a name of NULL: filters_list.c, strings.c. */
-extern const struct function TPL_LIST_FILTERS[], TPL_STRING_FILTERS[], TPL_STRING_METHODS[];
+extern const struct function TPL_LIST_FILTERS[], TPL_STRING_FILTERS[], TPL_STRING_METHODS[],
+    TPL_STRING_METHODS_MORE[];
 const struct text *tpl_text_of(struct rendering *r,
                                struct value x);      /* str(x); NULL: the rendering has failed */
 bool tpl_has_case(const struct text *s, bool upper); /* str.isupper(), str.islower() */
+size_t tpl_next_char(const struct text *s, size_t at, uint32_t *c); /* bytes of the character at `at` */
+size_t tpl_line_end(const struct text *s, size_t at, size_t *next);
+bool tpl_is_word_char(uint32_t c); /* \w of Python */
+bool tpl_is_printable(uint32_t c);
 struct value tpl_dict_items(struct rendering *r, struct value x, struct args *a);
 
 struct value tpl_evaluate(struct rendering *r, struct scope *s, const struct node *n);
 struct value tpl_binary(struct rendering *r, enum op op, struct value a, struct value b); /* arithmetic.c */
 struct value tpl_compare(struct rendering *r, enum op op, struct value a, struct value b);
 struct value tpl_unary(struct rendering *r, enum op op, struct value a);
+/* values: a tuple, or one value that is no tuple in a list. */
 struct value tpl_format(struct rendering *r, const struct text *format, const struct list *values);
+struct value tpl_format_method(struct rendering *r, struct value x, struct args *a);
+struct value tpl_format_map_method(struct rendering *r, struct value x, struct args *a);
+enum { TPL_FLOAT_ROOM = 40 };
+size_t tpl_float_repr(double d, char out[TPL_FLOAT_ROOM]);
 struct value tpl_call(struct rendering *r, struct value f, struct args *a);
 bool tpl_args(struct rendering *r, struct scope *s, const struct node *items, struct args *out);
 struct value tpl_call_macro(struct rendering *r, const struct macro *m, struct args *a,

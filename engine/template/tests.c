@@ -77,36 +77,48 @@ static struct value is_iterable(struct rendering *r, struct value x, struct args
     return tpl_bool(tpl_is_iterable(x) && !(x.type == VALUE_DICT && x.dict->is_namespace));
 }
 
+static struct value is_sequence(struct rendering *r, struct value x, struct args *a)
+{
+    const bool list = x.type != VALUE_LIST || tpl_is_list(x) || x.list->kind == LIST_RANGE;
+    return list ? is_iterable(r, x, a) : tpl_bool(false);
+}
+
+/* Automatic escaping is off, so no text is marked as escaped. */
+static struct value is_escaped(struct rendering *r, struct value x, struct args *a)
+{
+    (void)r, (void)a, (void)x;
+    return tpl_bool(false);
+}
+
 static struct value is_callable(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return tpl_bool(x.type == VALUE_MACRO || x.type == VALUE_FUNCTION || x.type == VALUE_METHOD);
+    return tpl_bool(x.type == VALUE_UNDEFINED || x.type == VALUE_LOOP || x.type == VALUE_MACRO ||
+                    x.type == VALUE_FUNCTION || x.type == VALUE_METHOD);
 }
 
-static int64_t test_int(struct rendering *r, struct value x, const char *test)
+/* x % by == rest, with Python's rules for any two values. */
+static struct value test_rest(struct rendering *r, struct value x, struct value by, int64_t rest)
 {
-    if (x.type == VALUE_INT) return x.i;
-    tpl_fail(r, "%s: expected a whole number, found a %s", test, tpl_type_name(x));
-    return 0;
+    struct value found = tpl_binary(r, OP_MOD, x, by);
+    return r->rc ? TPL_UNDEFINED : tpl_bool(tpl_equal(r, found, tpl_int(rest)));
 }
 
 static struct value is_odd(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return tpl_bool(test_int(r, x, "odd") % 2 != 0);
+    return test_rest(r, x, tpl_int(2), 1);
 }
 
 static struct value is_even(struct rendering *r, struct value x, struct args *a)
 {
     (void)a;
-    return tpl_bool(test_int(r, x, "even") % 2 == 0);
+    return test_rest(r, x, tpl_int(2), 0);
 }
 
 static struct value is_divisible(struct rendering *r, struct value x, struct args *a)
 {
-    const int64_t by = tpl_arg_int(r, a, 0, "num", 0);
-    if (!by) return tpl_fail(r, "divisibleby: expected a whole number other than 0");
-    return tpl_bool(by == -1 || test_int(r, x, "divisibleby") % by == 0);
+    return test_rest(r, x, tpl_arg_required(r, a, 0, "num"), 0);
 }
 
 static struct value test_compare(struct rendering *r, struct value x, struct args *a, enum op op)
@@ -172,58 +184,42 @@ static struct value is_lower(struct rendering *r, struct value x, struct args *a
 
 static struct value is_filter(struct rendering *r, struct value x, struct args *a)
 {
-    (void)r, (void)a;
+    (void)a;
+    if (!tpl_is_hashable(x))
+        return tpl_fail(r, "expected the name of a filter, found a %s", tpl_type_name(x));
     return tpl_bool(x.type == VALUE_STRING && tpl_filter(x.s));
 }
 
 static struct value is_test(struct rendering *r, struct value x, struct args *a)
 {
-    (void)r, (void)a;
+    (void)a;
+    if (!tpl_is_hashable(x)) return tpl_fail(r, "expected the name of a test, found a %s", tpl_type_name(x));
     return tpl_bool(x.type == VALUE_STRING && tpl_test(x.s));
 }
 
 const struct function *tpl_test(const struct text *name)
 {
     static const struct function TESTS[] = {
-        { "defined", is_defined },
-        { "undefined", is_undefined },
-        { "none", is_none },
-        { "boolean", is_boolean },
-        { "true", is_true },
-        { "false", is_false },
-        { "string", is_string },
-        { "number", is_number },
-        { "integer", is_integer },
-        { "float", is_float },
-        { "mapping", is_mapping },
-        { "iterable", is_iterable },
-        { "sequence", is_iterable },
-        { "callable", is_callable },
-        { "odd", is_odd },
-        { "even", is_even },
-        { "divisibleby", is_divisible },
-        { "eq", is_equal },
-        { "equalto", is_equal },
-        { "==", is_equal },
-        { "ne", is_not_equal },
-        { "!=", is_not_equal },
-        { "lt", is_less },
-        { "lessthan", is_less },
-        { "<", is_less },
-        { "le", is_at_most },
-        { "<=", is_at_most },
-        { "gt", is_greater },
-        { "greaterthan", is_greater },
-        { ">", is_greater },
-        { "ge", is_at_least },
-        { ">=", is_at_least },
-        { "in", is_in },
-        { "sameas", is_same },
-        { "upper", is_upper },
-        { "lower", is_lower },
-        { "filter", is_filter },
-        { "test", is_test },
-        { NULL, NULL },
+        { "defined", is_defined },   { "undefined", is_undefined },
+        { "none", is_none },         { "boolean", is_boolean },
+        { "true", is_true },         { "false", is_false },
+        { "string", is_string },     { "number", is_number },
+        { "integer", is_integer },   { "float", is_float },
+        { "mapping", is_mapping },   { "iterable", is_iterable },
+        { "sequence", is_sequence }, { "escaped", is_escaped },
+        { "callable", is_callable }, { "odd", is_odd },
+        { "even", is_even },         { "divisibleby", is_divisible },
+        { "eq", is_equal },          { "equalto", is_equal },
+        { "==", is_equal },          { "ne", is_not_equal },
+        { "!=", is_not_equal },      { "lt", is_less },
+        { "lessthan", is_less },     { "<", is_less },
+        { "le", is_at_most },        { "<=", is_at_most },
+        { "gt", is_greater },        { "greaterthan", is_greater },
+        { ">", is_greater },         { "ge", is_at_least },
+        { ">=", is_at_least },       { "in", is_in },
+        { "sameas", is_same },       { "upper", is_upper },
+        { "lower", is_lower },       { "filter", is_filter },
+        { "test", is_test },         { NULL, NULL },
     };
     return tpl_function_in(TESTS, name);
 }

@@ -41,6 +41,8 @@ static void emit_break(struct rendering *r, const struct json_style *style, int 
 {
     if (style->indent < 0) return;
     tpl_emit_c(r, "\n");
+    for (int i = 0; style->indent_by && i < level && !r->rc; i++) tpl_emit_text(r, style->indent_by);
+    if (style->indent_by) return;
     for (int64_t i = 0; i < (int64_t)level * style->indent && !r->rc; i++) tpl_emit_c(r, " ");
 }
 
@@ -55,6 +57,7 @@ static void emit_comma(struct rendering *r, const struct json_style *style, int 
 
 static void emit_key(struct rendering *r, struct value key, const struct json_style *style)
 {
+    if (key.type == VALUE_LIST) tpl_fail(r, "tojson: a tuple cannot be a key");
     if (key.type == VALUE_STRING)
         emit_string(r, key.s, style->ascii);
     else {
@@ -125,8 +128,19 @@ void tpl_emit_json(struct rendering *r, struct value v, const struct json_style 
             tpl_emit_repr(r, v);
         break;
     case VALUE_STRING: emit_string(r, v.s, style->ascii); break;
-    case VALUE_LIST: emit_array(r, v.list, style, level); break;
-    case VALUE_DICT: emit_object(r, v.dict, style, level); break;
+    case VALUE_LIST:
+        if (tpl_is_list(v))
+            emit_array(r, v.list, style, level);
+        else
+            tpl_fail(r,
+                     "tojson: a generator, a range or a view of a dict cannot be written: make a list of it");
+        break;
+    case VALUE_DICT:
+        if (v.dict->is_namespace)
+            tpl_fail(r, "tojson: a namespace cannot be written as JSON");
+        else
+            emit_object(r, v.dict, style, level);
+        break;
     default: tpl_fail(r, "tojson: a %s cannot be written as JSON", tpl_type_name(v));
     }
 }

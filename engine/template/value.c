@@ -138,6 +138,25 @@ bool tpl_list_add(struct rendering *r, struct list *l, struct value v)
     return true;
 }
 
+struct value tpl_generator(struct rendering *r)
+{
+    struct value v = tpl_list(r, false);
+    if (v.type == VALUE_LIST) v.list->kind = LIST_GENERATOR;
+    return v;
+}
+
+bool tpl_is_list(struct value v)
+{
+    return v.type == VALUE_LIST && (v.list->kind == LIST_PLAIN || v.list->kind == LIST_GROUP);
+}
+
+bool tpl_is_hashable(struct value v)
+{
+    return v.type == VALUE_LIST
+               ? v.list->tuple || v.list->kind == LIST_GENERATOR || v.list->kind == LIST_RANGE
+               : v.type != VALUE_DICT || v.dict->is_namespace;
+}
+
 struct value tpl_dict(struct rendering *r)
 {
     struct dict *d = tpl_alloc(r, sizeof *d);
@@ -165,7 +184,7 @@ struct value *tpl_dict_find(struct rendering *r, const struct dict *d, struct va
 
 bool tpl_dict_put(struct rendering *r, struct dict *d, struct value key, struct value v)
 {
-    if (key.type == VALUE_LIST || key.type == VALUE_DICT || key.type == VALUE_UNDEFINED)
+    if (!tpl_is_hashable(key) || key.type == VALUE_UNDEFINED)
         tpl_fail(r, "a %s cannot be a key", tpl_type_name(key));
     struct value *old = tpl_dict_find(r, d, key);
     if (old) {
@@ -265,18 +284,10 @@ struct value tpl_take(struct rendering *r, size_t from)
     return v;
 }
 
-/* The shortest decimal that reads back as the same double, with ".0" if it looks like an integer: Python's
- * repr. */
 static void emit_float(struct rendering *r, double d)
 {
-    char text[40];
-    if (isnan(d) || isinf(d)) {
-        tpl_emit_c(r, isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
-        return;
-    }
-    str_from_double(d, text, 32);
-    tpl_emit_c(r, text);
-    if (!strpbrk(text, ".e")) tpl_emit_c(r, ".0");
+    char text[TPL_FLOAT_ROOM];
+    tpl_emit(r, text, NULL, tpl_float_repr(d, text));
 }
 
 /* Python's repr of a string: single quotes, unless it contains single quotes and no double ones. */
@@ -285,18 +296,20 @@ static void emit_string_repr(struct rendering *r, const struct text *s)
     const bool single = s->n && memchr(s->bytes, '\'', s->n), both = single && memchr(s->bytes, '"', s->n);
     const char quote = single && !both ? '"' : '\'';
     tpl_emit(r, &quote, NULL, 1);
-    for (size_t i = 0; i < s->n && !r->rc; i++) {
+    for (size_t i = 0, used; i < s->n && !r->rc; i += used) {
         const char c = s->bytes[i], *marks = s->marks ? s->marks + i : NULL;
-        char escape[8];
+        char escape[12];
+        uint32_t u;
+        used = tpl_next_char(s, i, &u);
         if (c == quote || c == '\\')
             tpl_emit(r, "\\", marks, 1), tpl_emit(r, &c, marks, 1);
         else if (c == '\n' || c == '\r' || c == '\t')
             tpl_emit_c(r, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
-        else if ((unsigned char)c < 0x20 || c == 0x7f) {
-            snprintf(escape, sizeof escape, "\\x%02x", (unsigned)c);
+        else if (u != 0xfffd && !tpl_is_printable(u)) {
+            snprintf(escape, sizeof escape, u < 0x100 ? "\\x%02x" : u < 0x10000 ? "\\u%04x" : "\\U%08x", u);
             tpl_emit_c(r, escape);
         } else
-            tpl_emit(r, &c, marks, 1);
+            tpl_emit(r, s->bytes + i, marks, used);
     }
     tpl_emit(r, &quote, NULL, 1);
 }
@@ -305,16 +318,29 @@ static void emit_repr(struct rendering *r, struct value v, int depth);
 
 static void emit_list(struct rendering *r, const struct list *l, int depth)
 {
+    static const char *const VIEWS[] = { [LIST_KEYS] = "dict_keys(",
+                                         [LIST_VALUES] = "dict_values(",
+                                         [LIST_ITEMS] = "dict_items(",
+                                         [LIST_GROUP] = "" };
+    const bool view = l->kind == LIST_KEYS || l->kind == LIST_VALUES || l->kind == LIST_ITEMS;
+    if (l->kind == LIST_GENERATOR || l->kind == LIST_RANGE) {
+        tpl_fail(r, "a %s is not supported as text: make a list of it",
+                 l->kind == LIST_RANGE ? "range" : "generator, which map, select and their kin give,");
+        return;
+    }
+    if (view) tpl_emit_c(r, VIEWS[l->kind]);
     tpl_emit_c(r, l->tuple ? "(" : "[");
     for (size_t i = 0; i < l->n && !r->rc; i++) {
         if (i) tpl_emit_c(r, ", ");
         emit_repr(r, l->items[i], depth + 1);
     }
     tpl_emit_c(r, l->tuple ? (l->n == 1 ? ",)" : ")") : "]");
+    if (view) tpl_emit_c(r, ")");
 }
 
 static void emit_dict(struct rendering *r, const struct dict *d, int depth)
 {
+    if (d->is_namespace) tpl_fail(r, "a namespace cannot be printed");
     tpl_emit_c(r, "{");
     for (size_t i = 0; i < d->n && !r->rc; i++) {
         if (i) tpl_emit_c(r, ", ");
@@ -382,7 +408,7 @@ bool tpl_truth(struct rendering *r, struct value v)
     case VALUE_INT: return v.i != 0;
     case VALUE_FLOAT: return v.d != 0;
     case VALUE_STRING: return v.s->n > 0;
-    case VALUE_LIST: return v.list->n > 0;
+    case VALUE_LIST: return v.list->kind == LIST_GENERATOR || v.list->n > 0;
     case VALUE_DICT: return v.dict->is_namespace || v.dict->n > 0;
     default: return true;
     }
@@ -443,7 +469,8 @@ static bool value_equal(struct rendering *r, struct value a, struct value b, int
         return false;
     }
     if (!tpl_steps(r, 0)) return false;
-    if (tpl_is_number(a) && tpl_is_number(b)) return !numbers_order(a, b);
+    if (tpl_is_number(a) && tpl_is_number(b))
+        return !numbers_order(a, b) && !isnan(tpl_number(a)) && !isnan(tpl_number(b));
     if (a.type != b.type) return false;
     bool same = true;
     switch (a.type) {
@@ -451,7 +478,10 @@ static bool value_equal(struct rendering *r, struct value a, struct value b, int
     case VALUE_NONE: return true;
     case VALUE_STRING: return tpl_steps(r, a.s->n / 64) && texts_equal(a.s, b.s);
     case VALUE_LIST:
-        same = a.list->n == b.list->n && a.list->tuple == b.list->tuple;
+        if (a.list == b.list || a.list->kind == LIST_GENERATOR || b.list->kind == LIST_GENERATOR)
+            return a.list == b.list;
+        same = a.list->n == b.list->n && a.list->tuple == b.list->tuple &&
+               (a.list->kind == b.list->kind || (tpl_is_list(a) && tpl_is_list(b)));
         for (size_t i = 0; i < a.list->n && same && !r->rc; i++)
             same = value_equal(r, a.list->items[i], b.list->items[i], depth + 1);
         return same;
@@ -470,13 +500,16 @@ static int value_order(struct rendering *r, struct value a, struct value b, int 
 {
     if (tpl_is_number(a) && tpl_is_number(b)) return numbers_order(a, b);
     if (a.type == VALUE_STRING && b.type == VALUE_STRING) return texts_order(a.s, b.s);
-    if (a.type == VALUE_LIST && b.type == VALUE_LIST && depth < TEMPLATE_DEPTH_MOST) {
+    if (tpl_is_list(a) && tpl_is_list(b) && a.list->tuple == b.list->tuple && depth < TEMPLATE_DEPTH_MOST) {
         const size_t n = MIN(a.list->n, b.list->n);
         for (size_t i = 0; i < n && tpl_steps(r, 0); i++)
             if (!tpl_equal(r, a.list->items[i], b.list->items[i]))
                 return value_order(r, a.list->items[i], b.list->items[i], depth + 1);
         return (a.list->n > b.list->n) - (a.list->n < b.list->n);
     }
+    if (a.type == VALUE_LIST && b.type == VALUE_LIST && a.list->kind == b.list->kind &&
+        a.list->tuple == b.list->tuple)
+        tpl_fail(r, "the order of two views of dicts is not supported");
     tpl_fail(r, "cannot order a %s and a %s", tpl_type_name(a), tpl_type_name(b));
     return 0;
 }

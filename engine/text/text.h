@@ -38,6 +38,8 @@ struct tokenizer;
 /* In any file: the ids of special tokens that take the spaces to their left or right, too. */
 #define OWN_STRIP_LEFT  "qdyno.tokenizer.strip_left"
 #define OWN_STRIP_RIGHT "qdyno.tokenizer.strip_right"
+/* In any file: the ids of further tokens that end an answer. */
+#define OWN_ENDS "qdyno.tokenizer.ends"
 
 enum { TEXT_FILE_LIMIT = 1 << 30 }; /* bytes of a text file that is read as a whole */
 
@@ -56,6 +58,11 @@ void tokenizer_describe(const struct tokenizer *t, struct tokenizer_info *out);
 
 /* The id of the control token with this text; -1: there is none. */
 int32_t tokenizer_control(const struct tokenizer *t, const char *text);
+
+/* Does this token end an answer? These are the tokens that the metadata names (EOS, end of turn, end of
+ * message, OWN_ENDS), and those that families use for it by their text, such as <|im_end|>, however the file
+ * types them. */
+bool tokenizer_ends(const struct tokenizer *t, int32_t id);
 
 struct token_list {
     int32_t *ids; /* owned by the holder: token_list_free */

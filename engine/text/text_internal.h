@@ -78,6 +78,7 @@ enum token_type { /* as stored in tokenizer.ggml.token_type */
 };
 
 enum strip { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+enum { ENDS_MOST = 64 };
 
 struct vocab {
     int32_t n;
@@ -89,13 +90,21 @@ struct vocab {
     struct specials specials;  /* cut out of raw text first */
     uint8_t *strips;           /* [n] bits of enum strip: special tokens that take spaces beside them, too */
     int32_t bos, eos, unk;     /* -1: none */
+    int32_t ends[ENDS_MOST];   /* tokens that end an answer */
+    int end_count;
     bool add_bos, add_eos, add_space_prefix;
     enum { SPACE_ALWAYS, SPACE_EACH, SPACE_FIRST } space; /* OWN_SPACE; SPACE_ALWAYS: the key is missing */
     bool words_begin_with_space; /* in every token, U+2581 occurs at the beginning only */
 };
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why);
-bool vocab_is_special(const struct vocab *v, int32_t id); /* control or unknown: no text of its own */
-int byte_token_value(struct gguf_string text);            /* "<0x0A>" -> 10; -1 when not of that form */
+bool vocab_is_special(const struct vocab *v, int32_t id);       /* control or unknown: no text of its own */
+int32_t vocab_control(const struct vocab *v, const char *text); /* the control token of this text; -1: none */
+int byte_token_value(struct gguf_string text);                  /* "<0x0A>" -> 10; -1 when not of that form */
+
+/* ends.c: make control tokens of known end-of-turn texts, and collect the tokens that end an answer. */
+void vocab_type_ends(struct vocab *v);
+void vocab_find_ends(struct vocab *v, const struct gguf *g);
+bool vocab_ends(const struct vocab *v, int32_t id);
 
 /* ---------------------------------------------------------------- merging (merge.c) */
 

@@ -69,9 +69,8 @@ void tokenizer_describe(const struct tokenizer *t, struct tokenizer_info *out)
                                     .add_space_prefix = v->add_space_prefix };
 }
 
-int32_t tokenizer_control(const struct tokenizer *t, const char *text)
+int32_t vocab_control(const struct vocab *v, const char *text)
 {
-    const struct vocab *v = &t->vocab;
     struct special_hit *hits;
     size_t count, n = strlen(text);
     int32_t id = -1;
@@ -79,6 +78,16 @@ int32_t tokenizer_control(const struct tokenizer *t, const char *text)
     if (count == 1 && v->texts[hits[0].id].len == n && vocab_is_special(v, hits[0].id)) id = hits[0].id;
     free(hits);
     return id;
+}
+
+int32_t tokenizer_control(const struct tokenizer *t, const char *text)
+{
+    return vocab_control(&t->vocab, text);
+}
+
+bool tokenizer_ends(const struct tokenizer *t, int32_t id)
+{
+    return vocab_ends(&t->vocab, id);
 }
 
 void token_list_free(struct token_list *l)

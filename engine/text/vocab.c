@@ -212,6 +212,7 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     bool spm = gguf_string_is(gguf_get_string(g, "tokenizer.ggml.model"), "llama");
     enum err_code rc = vocab_load_texts(v, g, memory, why);
     if (!rc) rc = vocab_load_scores_and_types(v, g, why);
+    if (!rc) vocab_type_ends(v);
     if (!rc) rc = vocab_index_words(v, memory, why);
     if (!rc) rc = vocab_collect_specials(v, memory, why);
     /* files that omit them mean SentencePiece's defaults */
@@ -220,6 +221,7 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     if (!rc) rc = vocab_load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);
     if (!rc) rc = vocab_load_strips(v, g, OWN_STRIP_LEFT, STRIP_LEFT, memory, why);
     if (!rc) rc = vocab_load_strips(v, g, OWN_STRIP_RIGHT, STRIP_RIGHT, memory, why);
+    if (!rc) vocab_find_ends(v, g);
     v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", spm);
     v->add_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false);
     v->add_space_prefix = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", spm);

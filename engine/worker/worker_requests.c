@@ -419,8 +419,6 @@ static enum err_code generation_prefill(struct generation *g, struct err *why)
 static enum err_code generation_decode(struct generation *g, struct err *why)
 {
     struct model *m = g->w->model;
-    struct tokenizer_info info;
-    tokenizer_describe(g->t, &info);
     int pos = (int)g->prompt.n;
     g->stop = "limit";
     while (g->count < g->limit) {
@@ -429,7 +427,7 @@ static enum err_code generation_decode(struct generation *g, struct err *why)
         if (id < 0)
             return err_set(why, ERR_FORMAT,
                            "the model's logits are not numbers (infinity or NaN): its weights are damaged");
-        if (id == info.eos) {
+        if (tokenizer_ends(g->t, id)) {
             g->stop = "eos";
             break;
         }

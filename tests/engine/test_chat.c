@@ -117,10 +117,10 @@ static void ends_of_turns(void **state)
 {
     (void)state;
     struct opened o = open_chat(NULL);
-    CHECK(chat_ends(o.c, ENDOFTEXT)); /* EOS in the metadata */
-    CHECK(chat_ends(o.c, tokenizer_control(o.t, "<|im_end|>")));
-    CHECK(!chat_ends(o.c, tokenizer_control(o.t, "<|im_start|>")));
-    CHECK(!chat_ends(o.c, 5));
+    CHECK(tokenizer_ends(o.t, ENDOFTEXT)); /* EOS in the metadata */
+    CHECK(tokenizer_ends(o.t, tokenizer_control(o.t, "<|im_end|>")));
+    CHECK(!tokenizer_ends(o.t, tokenizer_control(o.t, "<|im_start|>")));
+    CHECK(!tokenizer_ends(o.t, 5));
     CHECK_EQ(tokenizer_control(o.t, "<think>"), -1); /* user-defined, so text */
     CHECK_EQ(tokenizer_control(o.t, ""), -1);
     CHECK_EQ(tokenizer_control(o.t, "<|im_end|><|im_end|>"), -1);

@@ -248,8 +248,6 @@ static enum err_code generation_emit(struct generation *x, int32_t id, struct er
 
 static enum err_code generation_decode(struct generation *x, struct err *why)
 {
-    struct tokenizer_info info;
-    tokenizer_describe(model_tokenizer(x->model), &info);
     int64_t start = clock_ns();
     int pos = (int)x->prompt.n;
     enum err_code rc = ERR_OK;
@@ -265,7 +263,7 @@ static enum err_code generation_decode(struct generation *x, struct err *why)
                          x->made);
             break;
         }
-        if ((id == info.eos || (x->chat.chat && chat_ends(x->chat.chat, id))) && !x->ignore_eos) {
+        if (!x->ignore_eos && tokenizer_ends(model_tokenizer(x->model), id)) {
             x->stopped = "eos";
             break;
         }
