@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct experiment_state *state_edit(struct experiment *x)
 {
@@ -288,18 +289,23 @@ static void note_estimand(struct experiment *x, enum estimand before)
 {
     const struct experiment_state *s = &x->state;
     const int all = s->control_all.blocks + s->complete;
-    char by[RUN_BUSIEST]; /* ". The processors are used by cc1 40 %", or "" */
     if (s->estimand == before) return;
-    if (s->estimand == ESTIMAND_LOADED)
+    if (s->estimand == ESTIMAND_LOADED) {
+        char by[RUN_BUSIEST];
+        machine_busiest(by, sizeof by, "", getpid(), BUSIEST_WINDOW_MS);
+        struct experiment_state *edit = state_edit(x);
+        snprintf(edit->busiest, sizeof edit->busiest, "%s", by);
+        state_done(x);
         experiment_log_event(
             x, "estimand",
             "most of %d block%s were disturbed by other programs: the result is now about the "
-            "speed beside that load, from all blocks%s",
-            all, str_plural(all), run_busiest(by));
-    else
+            "speed beside that load, from all blocks%s%s",
+            all, str_plural(all), *by ? ". The processors are used by " : "", by);
+    } else {
         experiment_log_event(
             x, "estimand",
             "the result is again about the speed on an undisturbed machine, from quiet blocks");
+    }
 }
 
 static enum flow run_control(struct experiment *x)

@@ -501,6 +501,8 @@ struct experiment_state {
     enum estimand estimand;                    /* in use: QUIET or LOADED */
     double block_s;                            /* mean duration of a block so far, NAN */
     struct machine_load load[ESTIMANDS_COUNT]; /* during the blocks of each estimand */
+    char busiest[RUN_BUSIEST]; /* programs that used the processors when the machine was found busy: "cc1 40
+                                  %, ld 12 %" */
     double switch_cost; /* first token after a change of turns, relative to the others, log; NAN: no turns */
     /* Mean difference of other runnable tasks beside the headline arm and beside A, and the p value of "no
      * difference", valid at every interim analysis. NAN: not counted, because no block ran in turns. */
@@ -586,6 +588,16 @@ struct change_words {
 };
 void experiment_put_change(struct str *s, struct interval change, double noise_floor, double alpha,
                            const struct change_words *w);
+
+/* The same in the lines with which a command ends its output, so that the last thing on a terminal is the
+ * answer. "": nothing to say. Pure. */
+struct experiment_closing {
+    char result[EXPERIMENT_SENTENCE];
+    char evidence[320];   /* how many blocks, and the noise */
+    char conditions[480]; /* what the machine did meanwhile */
+    char next[160];       /* one command */
+};
+void experiment_closing(struct experiment_closing *out, const struct experiment_state *x, int arm);
 
 /* The blocks of comparison and confirmation: "9 blocks measured: 8 used, 1 left out as disturbed; about 12
  * were planned". Screen, report and command line show the same text. Pure. Returns buf. */

@@ -357,39 +357,142 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
         str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
                    str_plural(x->blocks_needed));
     else
-        str_append(s, " Undecided within the budget.");
+        str_append(s, " Undecided when the budget ended.");
+}
+
+static enum verdict verdict_of(const struct experiment_state *x, int arm)
+{
+    const int arms = x->spec.arms ? x->spec.arms : 2;
+    return arms == 2 ? x->verdict : comparison_of(x, arm)->verdict;
+}
+
+/* What was found of an arm. False: it has no verdict, and nothing more can be said. */
+static bool put_result(struct str *s, const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = comparison_of(x, arm);
+    const enum verdict verdict = verdict_of(x, arm);
+    struct joint j;
+    char line[CONFIG_LINE + WORKLOAD_LINE];
+    str_printf(s, "%c (%.100s)", 'A' + arm, experiment_arm_line(x, arm, line, sizeof(line)));
+    if (x->arm[arm].failed || verdict == VERDICT_INVALID) {
+        const char *why = x->arm[arm].failed ? x->arm[arm].error : *c->reason ? c->reason : x->reason;
+        str_printf(s, " has no verdict: %.300s", why);
+        return false;
+    }
+    if (c->blocks < 1) {
+        str_append(s, " has no verdict: no block was measured");
+        if (x->comparison[arm].quality.known) put_quality(s, x, arm);
+        return false;
+    }
+    claims_joint(&j, x);
+    put_effect(s, x, c, verdict);
+    put_other_rate(s, x, c);
+    put_other_axes(s, x, &j, arm);
+    put_quality(s, x, arm);
+    str_append(s, ".");
+    put_systems(s, x);
+    return true;
+}
+
+static char *text_out(struct str *s, char *buf, size_t size)
+{
+    const char *text = str_text(s);
+    snprintf(buf, size, "%s", text + strspn(text, " "));
+    str_free(s);
+    return buf;
 }
 
 char *experiment_sentence(char *buf, size_t size, const struct experiment_state *x, int arm)
 {
-    const int arms = x->spec.arms ? x->spec.arms : 2;
-    const struct comparison *c = comparison_of(x, arm);
-    const enum verdict verdict = arms == 2 ? x->verdict : c->verdict;
     struct str s = { 0 };
-    struct joint j;
-    char line[CONFIG_LINE + WORKLOAD_LINE];
-    str_printf(&s, "%c (%.100s)", 'A' + arm, experiment_arm_line(x, arm, line, sizeof(line)));
-    if (x->arm[arm].failed || verdict == VERDICT_INVALID) {
-        const char *why = x->arm[arm].failed ? x->arm[arm].error : *c->reason ? c->reason : x->reason;
-        str_printf(&s, " has no verdict: %.300s", why);
-    } else if (c->blocks < 1) {
-        str_append(&s, " has no verdict: no block was measured");
-        if (x->comparison[arm].quality.known) put_quality(&s, x, arm);
-    } else {
-        claims_joint(&j, x);
-        put_effect(&s, x, c, verdict);
-        put_other_rate(&s, x, c);
-        put_other_axes(&s, x, &j, arm);
-        put_quality(&s, x, arm);
-        str_append(&s, ".");
-        put_systems(&s, x);
+    if (put_result(&s, x, arm)) {
         put_machine(&s, x);
         put_reaction(&s, x);
-        put_next(&s, x, c, verdict);
+        put_next(&s, x, comparison_of(x, arm), verdict_of(x, arm));
     }
-    snprintf(buf, size, "%s", str_text(&s));
-    str_free(&s);
-    return buf;
+    return text_out(&s, buf, size);
+}
+
+/* ---------------------------------------------------------------- the end of the output */
+
+static void put_evidence(struct str *s, const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = comparison_of(x, arm);
+    str_printf(s, "evidence: %d block%s of A and %c in turn", c->blocks, str_plural(c->blocks), 'A' + arm);
+    if (isfinite(x->noise_floor))
+        str_printf(s, "; A against itself differed by up to %.2g %% (%d control block%s)",
+                   stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
+    else
+        str_append(s, "; A was not compared with itself, so the noise is unknown");
+    str_printf(s, "; differences below %.3g %% do not matter (margin)", 100 * x->spec.margin);
+}
+
+/* ", mostly by cc1plus 40 %": the program that used the processors most when the machine was found to be
+ * busy. */
+static void put_culprit(struct str *s, const struct experiment_state *x)
+{
+    const int first = (int)strcspn(x->busiest, ",");
+    if (first) str_printf(s, ", mostly by %.*s", first, x->busiest);
+}
+
+static void put_conditions(struct str *s, const struct experiment_state *x)
+{
+    const struct machine_load *l = &x->load[x->estimand];
+    const int measured = x->complete > 0 ? x->complete : x->blocks + x->discarded;
+    const int disturbed = x->complete > 0 ? x->disturbed : x->discarded;
+    str_append(s, "conditions: ");
+    if (!disturbed)
+        str_printf(s, "no other program disturbed the %d block%s", measured, str_plural(measured));
+    else {
+        str_printf(s, "%d of %d block%s disturbed", disturbed, measured, str_plural(measured));
+        put_culprit(s, x);
+        str_append(s, x->estimand == ESTIMAND_LOADED ? "; all count: this is the speed beside that load"
+                                                     : "; those do not count");
+    }
+    if (isfinite(l->others_busy) && disturbed)
+        str_printf(s, "; other programs used %.0f %% of the processors", 100 * l->others_busy);
+    put_reaction(s, x);
+}
+
+static void put_command(struct str *s, const struct experiment_state *x, int arm)
+{
+    const enum verdict verdict = verdict_of(x, arm);
+    const long long run = (long long)x->run_id;
+    if (!run) return;
+    if (x->phase == PHASE_STOPPED)
+        str_printf(s, "next: qdyno ab --resume %lld   (goes on where it was stopped)", run);
+    else if (verdict == VERDICT_INCONCLUSIVE || verdict == VERDICT_NONE) {
+        const double minutes = x->block_s > 0 && x->blocks_needed > 0
+                                   ? ceil(x->block_s * x->blocks_needed / 60)
+                                   : 0;
+        const double share = x->complete > 0 && x->blocks > 0 ? (double)x->blocks / x->complete : 1;
+        if (minutes > 0)
+            str_printf(s, "next: qdyno ab --resume %lld --budget %.0fm   (about %d more block%s may decide)",
+                       run, ceil(minutes / share), x->blocks_needed, str_plural(x->blocks_needed));
+        else
+            str_printf(s, "next: qdyno ab --resume %lld --budget TIME   (measures more blocks)", run);
+    } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2)
+        str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run);
+    else
+        str_printf(s, "next: qdyno report %lld --out FILE.html   (every block, with figures)", run);
+}
+
+void experiment_closing(struct experiment_closing *out, const struct experiment_state *x, int arm)
+{
+    struct str result = { 0 }, evidence = { 0 }, conditions = { 0 }, next = { 0 };
+    *out = (struct experiment_closing){ 0 };
+    if (put_result(&result, x, arm)) {
+        if (verdict_of(x, arm) == VERDICT_INCONCLUSIVE) str_append(&result, " Undecided.");
+        if (!experiment_is_exact(&x->spec)) {
+            put_evidence(&evidence, x, arm);
+            put_conditions(&conditions, x);
+        }
+    }
+    put_command(&next, x, arm);
+    text_out(&result, out->result, sizeof out->result);
+    text_out(&evidence, out->evidence, sizeof out->evidence);
+    text_out(&conditions, out->conditions, sizeof out->conditions);
+    text_out(&next, out->next, sizeof out->next);
 }
 
 char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x)

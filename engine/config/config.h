@@ -259,6 +259,9 @@ void config_append_line(const struct config *c, struct str *out);
  * refuses. Lines that are stored or compared with stored ones need buffers of CONFIG_LINE bytes, so that all
  * of them are abbreviated alike. Returns buf. */
 const char *config_line(const struct config *c, char *buf, size_t size);
+/* A short name for people: another engine with its flags ("llama-server -t 1"), paths by their last part. It
+ * is no config line, and two configs may have one name. Returns buf. */
+const char *config_label(const struct config *c, char *buf, size_t size);
 /* Do both have the same canonical line? Values that were derived or resolved do not count. */
 bool config_same(const struct config *a, const struct config *b);
 

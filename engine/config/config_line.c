@@ -155,3 +155,45 @@ enum err_code config_from_json(struct config *c, const json_t *object, struct er
         c->given[KNOB_FORMAT] = false;
     return config_check(c, why);
 }
+
+/* The part of a path or URL that tells it apart: its last one. */
+static const char *last_part(const char *text)
+{
+    const char *slash = strrchr(text, '/');
+    return slash && slash[1] ? slash + 1 : text;
+}
+
+/* "llama-server -t 1 -fa on": as its user would type it. */
+static void label_foreign(const struct config *c, struct str *out)
+{
+    str_append(out, ENGINE_NAMES[config_engine(c)]);
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        const char *value = config_text(c, (enum knob_id)i);
+        if (!c->given[i] || i == KNOB_ENGINE || i == KNOB_ARGS) continue;
+        if (i == KNOB_BIN || i == KNOB_URL || i == KNOB_MODEL)
+            str_printf(out, " %s", last_part(value));
+        else if (KNOBS[i].flag)
+            str_printf(out, " %s %s", KNOBS[i].flag, value);
+        else
+            str_printf(out, " %s=%s", KNOBS[i].key, value);
+    }
+    if (c->given[KNOB_ARGS]) str_printf(out, " %s", config_text(c, KNOB_ARGS));
+}
+
+const char *config_label(const struct config *c, char *buf, size_t size)
+{
+    struct config shown = *c;
+    struct str s = { 0 };
+    if (config_is_foreign(c)) {
+        label_foreign(c, &s);
+    } else {
+        for (int i = 0; i < KNOB_COUNT; i++)
+            if (c->given[i] && strchr(config_text(c, (enum knob_id)i), '/'))
+                (void)config_resolve_text(&shown, (enum knob_id)i, last_part(config_text(c, (enum knob_id)i)),
+                                          NULL);
+        config_append_line(&shown, &s);
+    }
+    text_fit(&s, buf, size);
+    str_free(&s);
+    return buf;
+}

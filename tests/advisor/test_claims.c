@@ -269,8 +269,7 @@ static void test_sentences(void **state)
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. "
         "Undecided: about 3 more blocks may decide.");
-    /* too few blocks for an interval: what they have in common, and how many are missing (issue 49: 5 tok/s
-     * against 37 was "may be faster or slower") */
+    /* too few blocks for an interval: what they have in common, and how many are missing */
     b->effect = (struct interval){ log(0.14), NAN, NAN };
     b->blocks = s->blocks = 5;
     b->blocks_needed = s->blocks_needed = 1;
@@ -316,6 +315,32 @@ static void test_sentences(void **state)
     s->verdict = b->verdict = VERDICT_EQUIVALENT;
     assert_non_null(strstr(experiment_sentence(text, sizeof text, s, 1),
                            "is neither faster nor slower at decoding by more than 1 %"));
+    /* the end of the output: result, evidence, conditions, next step */
+    b->blocks = 8;
+    struct experiment_closing c;
+    s->run_id = 7;
+    s->block_s = 3;
+    s->complete = 48;
+    s->disturbed = 41;
+    s->blocks = 48;
+    s->blocks_needed = 10;
+    s->estimand = ESTIMAND_LOADED;
+    snprintf(s->busiest, sizeof s->busiest, "cc1plus 40 %%, ld 12 %%");
+    s->verdict = b->verdict = VERDICT_INCONCLUSIVE;
+    b->effect = (struct interval){ log(1.02), log(0.95), log(1.1) };
+    experiment_closing(&c, s, 1);
+    assert_string_equal(
+        c.result,
+        "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. Undecided.");
+    assert_non_null(strstr(c.evidence, "evidence: 8 blocks of A and B in turn"));
+    assert_non_null(
+        strstr(c.conditions, "conditions: 41 of 48 blocks disturbed, mostly by cc1plus 40 %; all count"));
+    assert_string_equal(c.next, "next: qdyno ab --resume 7 --budget 1m   (about 10 more blocks may decide)");
+    s->verdict = b->verdict = VERDICT_BETTER;
+    b->effect = (struct interval){ log(1.5), log(1.4), log(1.6) };
+    experiment_closing(&c, s, 1);
+    assert_non_null(strstr(c.next, "qdyno apply --run 7"));
+    s->estimand = ESTIMAND_QUIET;
     s->verdict = b->verdict = VERDICT_INVALID;
     snprintf(s->reason, sizeof s->reason, "the A/A control failed");
     assert_string_equal(experiment_sentence(text, sizeof text, s, 1),

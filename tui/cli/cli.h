@@ -35,7 +35,7 @@ enum { PLUGIN_FLAGS = 16 };
 struct cli_global {
     const char *db_path; /* NULL: the default path */
     enum output_format output;
-    bool output_given, quiet, no_color, help, version;
+    bool output_given, quiet, verbose, no_color, help, version;
     enum progress_mode progress;
     uint64_t seed;
     const char *plugin[PLUGIN_FLAGS]; /* values of --plugin; cli_parse loads them */

@@ -188,14 +188,15 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
     const struct interval e = effect_as_change(s, c->effect);
     const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     if (isfinite(e.lower))
-        table_note(t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %% at every interim analysis)   %s%s",
-                   'A' + arm, m->name, stats_percent(e.estimate), stats_percent(e.lower),
-                   stats_percent(e.upper), 100 * (1 - c->alpha), word,
-                   c->dropped ? " (dropped from the race)" : "");
+        table_detail(
+            t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %% at every interim analysis)   %s%s",
+            'A' + arm, m->name, stats_percent(e.estimate), stats_percent(e.lower), stats_percent(e.upper),
+            100 * (1 - c->alpha), word, c->dropped ? " (dropped from the race)" : "");
     else
-        table_note(t, "%c against A, %s: %s", 'A' + arm, m->name,
-                   *word ? word : "too few blocks for an interval");
-    if (*c->reason && strcmp(c->reason, s->reason)) table_note(t, "%s", c->reason);
+        table_detail(t, "%c against A, %s: %s", 'A' + arm, m->name,
+                     *word ? word : "too few blocks for an interval");
+    /* with two arms it is the reason of the run, which a stored run words without its times */
+    if (*c->reason && s->spec.arms > 2 && strcmp(c->reason, s->reason)) table_note(t, "%s", c->reason);
 }
 
 /* E-value, and what common fixed-sample methods give. They are not part of the verdict. */
@@ -204,13 +205,13 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
     const struct comparison *c = experiment_headline(s);
     const struct interval f = effect_as_change(s, c->fixed), h = effect_as_change(s, c->hodges_lehmann);
     if (c->blocks < 2) return;
-    table_note(
+    table_detail(
         t,
         "evidence against \"no difference\": e-value %.3g, where 20 decides (from the signs alone %.3g); p %.2g, valid at "
         "every interim analysis",
         c->e, c->e_sign, c->p);
     if (isfinite(f.lower) && isfinite(h.lower))
-        table_note(
+        table_detail(
             t,
             "valid for a single analysis only: t [%+.2f, %+.2f] %%, Hodges-Lehmann %+.2f [%+.2f, %+.2f] %%, permutation p "
             "%.2g",
@@ -222,12 +223,14 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
 static void note_reaction(struct table *t, const struct experiment_state *s)
 {
     if (isnan(s->load_reacts)) return;
-    table_note(
+    table_detail(
         t,
-        "%sother runnable tasks beside %c minus beside A: %+.2f (p %.2g, valid at every interim analysis)%s",
-        experiment_load_reacts(s) ? "WARNING: " : "", 'A' + MAX(s->headline, 1), s->load_reacts,
-        s->load_reacts_p,
-        experiment_load_reacts(s) ? ": other programs react to the arms, so the effect contains theirs" : "");
+        "tasks of other programs that were ready to run, while %c ran minus while A ran: %+.2f (p %.2g, valid at "
+        "every interim analysis)%s",
+        'A' + MAX(s->headline, 1), s->load_reacts, s->load_reacts_p,
+        experiment_load_reacts(s)
+            ? ": their activity depends on the arm, so a part of the difference may be theirs"
+            : "");
 }
 
 /* Which blocks the verdict rests on, and what the other estimand says. */
@@ -237,8 +240,8 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     const struct machine_load *l = &s->load[s->estimand];
     const bool loaded = s->estimand == ESTIMAND_LOADED;
     char blocks[EXPERIMENT_BLOCKS_TEXT];
-    table_note(t, "%s%s; margin %.2f %%", loaded ? "speed on this machine as it is, with its load: " : "",
-               experiment_blocks_text(blocks, s), 100 * s->spec.margin);
+    table_detail(t, "%s%s; margin %.2f %%", loaded ? "speed on this machine as it is, with its load: " : "",
+                 experiment_blocks_text(blocks, s), 100 * s->spec.margin);
     note_reaction(t, s);
     if (!s->disturbed) return;
     if (loaded && isfinite(l->others_busy)) {
@@ -246,20 +249,20 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
         if (isfinite(l->stalled))
             snprintf(stalled, sizeof stalled, "; a task waited for a processor %.0f %% of the time",
                      100 * l->stalled);
-        table_note(t,
-                   "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%%s",
-                   100 * l->others_busy, isfinite(l->steal) ? 100 * l->steal : 0, stalled);
+        table_detail(
+            t, "load meanwhile: other programs used %.0f %% of the processors, the hypervisor %.1f %%%s",
+            100 * l->others_busy, isfinite(l->steal) ? 100 * l->steal : 0, stalled);
     }
     const enum estimand other = loaded ? ESTIMAND_QUIET : ESTIMAND_LOADED;
     const struct estimand_result *o = &c->by_estimand[other];
     const struct interval e = effect_as_change(s, o->effect);
     if (isfinite(e.lower))
-        table_note(t, "%s, from %d block%s: %+.2f %% [%+.2f, %+.2f]",
-                   loaded ? "undisturbed" : "as the machine is", o->blocks, str_plural(o->blocks),
-                   stats_percent(e.estimate), stats_percent(e.lower), stats_percent(e.upper));
+        table_detail(t, "%s, from %d block%s: %+.2f %% [%+.2f, %+.2f]",
+                     loaded ? "undisturbed" : "as the machine is", o->blocks, str_plural(o->blocks),
+                     stats_percent(e.estimate), stats_percent(e.lower), stats_percent(e.upper));
     else
-        table_note(t, "%s: too few blocks (%d) for an interval", loaded ? "undisturbed" : "as the machine is",
-                   o->blocks);
+        table_detail(t, "%s: too few blocks (%d) for an interval",
+                     loaded ? "undisturbed" : "as the machine is", o->blocks);
 }
 
 static void note_effect(struct table *t, const struct experiment_state *s)
@@ -280,44 +283,54 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     ab_arms_note(t, s);
     note_other_methods(t, s);
     if (isfinite(s->noise_floor))
-        table_note(t, "noise: A against itself +-%.2f %% (A/A control, %d block%s%s)%s",
-                   stats_percent(s->noise_floor), s->control_blocks, str_plural(s->control_blocks),
-                   experiment_noise_text(noise, s, MAX(s->headline, 1)),
-                   s->control_failed
-                       ? "; FAILED: equal configs differ, so this machine is not fit to measure now"
-                       : "");
+        table_detail(t, "noise: A against itself +-%.2f %% (A/A control, %d block%s%s)%s",
+                     stats_percent(s->noise_floor), s->control_blocks, str_plural(s->control_blocks),
+                     experiment_noise_text(noise, s, MAX(s->headline, 1)),
+                     s->control_failed
+                         ? "; FAILED: equal configs differ, so this machine is not fit to measure now"
+                         : "");
     else
-        table_note(t, "no A/A control");
+        table_detail(t, "no A/A control");
     note_blocks(t, s);
-    if (s->verdict == VERDICT_INCONCLUSIVE && s->blocks_needed > 0)
-        table_note(t, "about %d more blocks may decide: qdyno ab --resume %lld --budget TIME",
-                   s->blocks_needed, (long long)s->run_id);
+}
+
+/* The lines that end the output. What holds for the run, and not for one arm, is taken from the headline arm.
+ */
+static void close_table(struct table *t, const struct experiment_state *s)
+{
+    struct experiment_closing c;
+    for (int i = 1; i < s->spec.arms; i++) {
+        experiment_closing(&c, s, i);
+        table_result(t, "%s", c.result);
+    }
+    experiment_closing(&c, s, MAX(s->headline, 1));
+    const char *const lines[] = { c.evidence, c.conditions, c.next };
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        if (*lines[i]) table_closing(t, "%s", lines[i]);
 }
 
 void ab_table_fill(struct table *t, const struct experiment_state *s)
 {
     table_init(t, &DOCUMENT_AB);
+    table_keep(
+        t, "arm config decode_tok_s prefill_tok_s peak_rss_bytes kld_mean error verdict effect_ratio gate");
     if (s->phase == PHASE_FAILED && !s->run_id) { /* there are no numbers that sentences could be about */
         table_headline(t, "nothing was measured: %s", s->error);
         for (int i = 0; i < s->spec.arms; i++) table_add_arm(t, s, i);
         cli_note_run(t, 0);
         return;
     }
-    for (int i = 1; i < s->spec.arms; i++)
-        table_headline(t, "%s",
-                       experiment_sentence((char[EXPERIMENT_SENTENCE]){ 0 }, EXPERIMENT_SENTENCE, s, i));
     for (int i = 0; i < s->spec.arms; i++) table_add_arm(t, s, i);
     note_effect(t, s);
     ab_claims_note(t, s);
     for (int i = 0; i < s->events; i++) {
         char when[32];
-        table_note(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
+        table_detail(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
     }
     if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);
-    if (s->phase == PHASE_STOPPED)
-        table_note(t, "stopped; to continue: qdyno ab --resume %lld", (long long)s->run_id);
     cli_note_cautions(t, s->random_weights, s->answers_unverified);
     cli_note_run(t, s->run_id);
+    close_table(t, s);
 }
 
 static void ab_show_progress(struct progress *p, const struct experiment_state *s)

@@ -78,12 +78,24 @@ static void axis_marks(struct grid *g, struct rect line, const struct scale *s, 
     grid_put(g, line, scale_cell(s, 0, line.w), 0, '0', ROLE_TEXT | STYLE_BOLD);
 }
 
+/* The interval with its ends: dots, or arrows where it goes on beyond the axis. */
+static void draw_interval(struct grid *g, struct rect line, const struct scale *s, struct interval effect,
+                          enum role role)
+{
+    const int from = scale_cell(s, effect.lower, line.w), to = scale_cell(s, effect.upper, line.w);
+    for (int i = from; i <= to; i++) grid_put(g, line, i, 0, 0x2501, role);
+    grid_put(g, line, from, 0, effect.lower < s->lo ? U'◀' : U'●', role);
+    grid_put(g, line, to, 0, effect.upper > s->hi ? U'▶' : U'●', role);
+}
+
 void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm)
 {
     const struct interval effect = experiment_comparison(x, arm)->effect;
     const struct scale s = axis_scale(x, effect);
     struct pen p = pen_at(g, row, 0, 0);
-    pen_field_right(&p, 7, ROLE_DIM, figure_change(s.lo).text);
+    /* where the interval goes on beyond the axis, its own end stands there instead of the axis's */
+    pen_field_right(&p, 7, effect.lower < s.lo ? ROLE_TEXT : ROLE_DIM,
+                    figure_change(fmin(s.lo, effect.lower)).text);
     pen_put(&p, ROLE_DIM, " ");
     int cells = row.w - p.x - 9;
     if (cells < 8) return;
@@ -92,17 +104,12 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
     axis_marks(g, line, &s, experiment_margin(x));
     if (isfinite(effect.estimate)) {
         enum role role = verdict_mark(experiment_verdict(x, arm)).role;
-        if (isfinite(effect.lower) && isfinite(effect.upper)) {
-            int from = scale_cell(&s, effect.lower, cells), to = scale_cell(&s, effect.upper, cells);
-            for (int i = from; i <= to; i++) grid_put(g, line, i, 0, 0x2501, role);
-            grid_put(g, line, from, 0, 0x25cf, role);
-            grid_put(g, line, to, 0, 0x25cf, role);
-        }
+        if (isfinite(effect.lower) && isfinite(effect.upper)) draw_interval(g, line, &s, effect, role);
         grid_put(g, line, scale_cell(&s, effect.estimate, cells), 0, 0x25c6, role | STYLE_BOLD);
     }
     p.x += cells;
     pen_put(&p, ROLE_DIM, " ");
-    pen_put(&p, ROLE_DIM, figure_change(s.hi).text);
+    pen_put(&p, effect.upper > s.hi ? ROLE_TEXT : ROLE_DIM, figure_change(fmax(s.hi, effect.upper)).text);
 }
 
 /* ---------------------------------------------------------------- effect over blocks */
@@ -194,6 +201,11 @@ static void plot_blocks(const struct effect_plot *p)
             for (int k = 0; k < p->step; k++) grid_put(p->g, p->area, column + k, y, 0x2591, ROLE_GRAPH);
             if (last) grid_put(p->g, p->area, middle, y, 0x2503, (unsigned)p->role | STYLE_BOLD);
         }
+        /* an end beyond the plot is no end: an arrow in its place */
+        if (last && known && so_far.upper > p->s.hi)
+            grid_put(p->g, p->area, middle, from, U'▲', (unsigned)p->role | STYLE_BOLD);
+        if (last && known && so_far.lower < p->s.lo)
+            grid_put(p->g, p->area, middle, to, U'▼', (unsigned)p->role | STYLE_BOLD);
         grid_put(p->g, p->area, middle, plot_row(p, c->d[i]), 0x25cf, ROLE_ARM_B);
     }
 }
@@ -206,8 +218,11 @@ static void plot_label(struct grid *g, struct rect area, int row, const char *te
 
 static void draw_effect_labels(const struct effect_plot *p, struct rect area, double m)
 {
-    plot_label(p->g, area, 0, figure_change(p->s.hi).text, ROLE_DIM);
-    plot_label(p->g, area, area.h - 1, figure_change(p->s.lo).text, ROLE_DIM);
+    const struct interval e = p->c->effect;
+    plot_label(p->g, area, 0, figure_change(fmax(p->s.hi, e.upper)).text,
+               e.upper > p->s.hi ? ROLE_TEXT : ROLE_DIM);
+    plot_label(p->g, area, area.h - 1, figure_change(fmin(p->s.lo, e.lower)).text,
+               e.lower < p->s.lo ? ROLE_TEXT : ROLE_DIM);
     int zero = plot_row(p, 0), up = plot_row(p, m), down = plot_row(p, -m);
     if (!plot_contains(p, 0)) {
         bool below = p->s.lo > 0;

@@ -22,6 +22,7 @@ const struct cli_flag GLOBAL_FLAGS[] = {
     { .name = "-o", .alias = "--output", .value = "FORMAT", .kind = FLAG_CHOICE, .choices = OUTPUT_NAMES,
       .help = "format of the results; default md" },
     { .name = "--quiet", .alias = "-q", .help = "print the result and errors only: no progress, notes or warnings on stderr" },
+    { .name = "--verbose", .alias = "-v", .help = "also print the details of a result: other statistics, every event, all columns" },
     { .name = "--progress", .value = "MODE", .kind = FLAG_CHOICE, .choices = PROGRESS_NAMES,
       .help = "progress on stderr: auto shows it on a terminal, json writes one JSON object per line" },
     { .name = "--no-color", .help = "use no colours (also: NO_COLOR)" },
@@ -224,7 +225,9 @@ static enum err_code global_flag_apply(struct cli_global *g, const struct cli_fl
 {
     const char *name = f->name;
     if (!strcmp(name, "--db")) g->db_path = value;
-    if (!strcmp(name, "--quiet")) {
+    if (!strcmp(name, "--verbose")) {
+        g->verbose = true;
+    } else if (!strcmp(name, "--quiet")) {
         g->quiet = true;
         g->log.level = MAX(g->log.level, LOG_ERROR);
     }

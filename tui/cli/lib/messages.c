@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "advisor/experiment/experiment.h"
 #include "engine/arch/arch.h"
@@ -147,10 +149,19 @@ int cli_fail_memory(const struct cli_args *a)
     return cli_fail(a, &why);
 }
 
+/* Columns of the terminal that stdout is; 0: it is none. */
+static int terminal_width(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO)) return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+}
+
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status)
 {
     struct err why = { 0 };
-    if (table_write(t, g->output, stdout, &why)) return cli_fail(a, &why);
+    const struct table_style style = { .width = terminal_width(), .verbose = g->verbose, .quiet = g->quiet };
+    if (table_write_styled(t, g->output, style, stdout, &why)) return cli_fail(a, &why);
     return status;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/cli/lib/output_md.h"
+
 enum { REAL_DIGITS = 10 };
 
 static struct column column_of_metric(const struct metric *m)
@@ -58,24 +60,35 @@ static bool notes_have(const char *notes, const char *line)
     return false;
 }
 
-void table_headline(struct table *t, const char *fmt, ...)
+/* Appends a line, unless `once` and it is there already. */
+static void line_add(struct str *to, bool once, const char *fmt, va_list ap)
 {
     char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    str_printf(&t->headline, "%s\n", text);
+    if (!once || !notes_have(str_text(to), text)) str_printf(to, "%s\n", text);
 }
 
-void table_note(struct table *t, const char *fmt, ...)
+#define LINE_ADDER(function, member, once)                                                                   \
+    void function(struct table *t, const char *fmt, ...)                                                     \
+    {                                                                                                        \
+        va_list ap;                                                                                          \
+        va_start(ap, fmt);                                                                                   \
+        line_add(&t->member, once, fmt, ap);                                                                 \
+        va_end(ap);                                                                                          \
+    }
+LINE_ADDER(table_headline, headline, false)
+LINE_ADDER(table_note, notes, true)
+LINE_ADDER(table_detail, details, true)
+LINE_ADDER(table_result, result, false)
+LINE_ADDER(table_closing, closing, true)
+
+void table_keep(struct table *t, const char *names)
 {
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (!notes_have(str_text(&t->notes), text)) str_printf(&t->notes, "%s\n", text);
+    for (int c = 0; c < t->n_columns; c++) {
+        const size_t n = strlen(t->columns[c].name);
+        for (const char *p = names; (p = strstr(p, t->columns[c].name)); p += n)
+            if ((p == names || p[-1] == ' ') && (!p[n] || p[n] == ' ')) t->columns[c].keep = true;
+    }
 }
 
 json_t *summary_to_json(const struct summary *s)
@@ -114,6 +127,9 @@ void table_done(struct table *t)
     json_decref(t->extra);
     str_free(&t->headline);
     str_free(&t->notes);
+    str_free(&t->details);
+    str_free(&t->result);
+    str_free(&t->closing);
     free(t->columns);
     *t = (struct table){ 0 };
 }
@@ -153,12 +169,12 @@ void table_put_metrics(const struct table *t, json_t *row, const double *value)
     }
 }
 
-static const json_t *table_cell(const struct table *t, size_t row, int column)
+const json_t *table_cell(const struct table *t, size_t row, int column)
 {
     return json_object_get(json_array_get(t->rows, row), t->columns[column].name);
 }
 
-static bool value_is_null(const json_t *v)
+bool value_is_null(const json_t *v)
 {
     return !v || json_is_null(v);
 }
@@ -227,7 +243,7 @@ static enum err_code write_jsonl(const struct table *t, FILE *out, struct err *w
 /* ---------------------------------------------------------------- csv, sql */
 
 /* Appends a value as plain text; nothing for null. */
-static void value_append(const json_t *v, struct str *out)
+void value_append(const json_t *v, struct str *out)
 {
     char num[48];
     if (value_is_null(v)) return;
@@ -311,134 +327,6 @@ static void write_sql(const struct table *t, FILE *out)
     }
 }
 
-/* ---------------------------------------------------------------- md */
-
-/* Appends a value as people read it: scaled, rounded, with units for bytes. */
-static void value_append_scaled(const struct column *c, const json_t *v, struct str *out)
-{
-    char buf[64];
-    if (value_is_null(v)) {
-        str_append(out, "n/a");
-    } else if (c->kind == COLUMN_NUM && json_is_number(v)) {
-        double x = json_number_value(v) * (c->scale != 0 ? c->scale : 1);
-        /* A small number would round to 0: print three significant digits instead. */
-        bool small = x != 0 && fabs(x) < 0.5 * pow(10, -c->digits) * 100;
-        str_printf(out, small ? "%#.*g" : "%.*f", small ? 3 : c->digits, x);
-    } else if (c->kind == COLUMN_BYTES && json_is_integer(v)) {
-        str_append(out, str_from_bytes(json_integer_value(v), buf, sizeof buf));
-    } else if (c->kind == COLUMN_BOOL) {
-        str_append(out, json_is_true(v) ? "yes" : "no");
-    } else {
-        value_append(v, out);
-    }
-}
-
-/* Characters of a UTF-8 text: bytes that do not continue a character. */
-static int text_width(const char *text)
-{
-    int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-/* The text of a cell, owned by the caller. Texts come from model files, too. */
-static char *md_cell(const struct column *c, const json_t *v)
-{
-    struct str raw = { 0 };
-    if (c->kind != COLUMN_TEXT || !value_is_null(v))
-        value_append_scaled(c, v, &raw); /* a missing text is empty, a missing number is n/a */
-    char *text = sink_text(SINK_MARKDOWN, str_text(&raw));
-    str_free(&raw);
-    return text ? text : strdup("");
-}
-
-static void write_padded(FILE *out, const char *text, int to, bool right)
-{
-    int missing = MAX(0, to - text_width(text));
-    if (right) fprintf(out, "%*s", missing, "");
-    fputs(text, out);
-    if (!right) fprintf(out, "%*s", missing, "");
-}
-
-static void write_md_record(const struct table *t, FILE *out)
-{
-    int widest = 0;
-    for (int c = 0; c < t->n_columns; c++)
-        if (t->columns[c].title) widest = MAX(widest, text_width(t->columns[c].title));
-    for (int c = 0; c < t->n_columns && json_array_size(t->rows); c++) {
-        const bool absent = value_is_null(table_cell(t, 0, c));
-        if (!t->columns[c].title || (absent && t->skip_absent)) continue;
-        char *text = md_cell(&t->columns[c], table_cell(t, 0, c));
-        write_padded(out, t->columns[c].title, widest, false);
-        fprintf(out, "  %s\n", absent ? "n/a" : text);
-        free(text);
-    }
-}
-
-/* The md table leaves out columns without a single value. */
-static bool column_is_shown(const struct table *t, int c)
-{
-    if (!t->columns[c].title) return false;
-    for (size_t r = 0; r < json_array_size(t->rows); r++) {
-        const json_t *v = table_cell(t, r, c);
-        if (!value_is_null(v) && !(json_is_string(v) && !*json_string_value(v))) return true;
-    }
-    return false;
-}
-
-static void write_md_column_heads(const struct table *t, const int *widths, FILE *out)
-{
-    for (int c = 0; c < t->n_columns; c++) {
-        if (!widths[c]) continue;
-        fputs("| ", out);
-        write_padded(out, t->columns[c].title, widths[c], t->columns[c].kind != COLUMN_TEXT);
-        fputc(' ', out);
-    }
-    fputs("|\n", out);
-    for (int c = 0; c < t->n_columns; c++) {
-        if (!widths[c]) continue;
-        bool right = t->columns[c].kind != COLUMN_TEXT;
-        fputs("| ", out);
-        for (int i = 0; i < widths[c]; i++) fputc(right && i + 1 == widths[c] ? ':' : '-', out);
-        fputc(' ', out);
-    }
-    fputs("|\n", out);
-}
-
-static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
-{
-    size_t rows = json_array_size(t->rows), columns = (size_t)t->n_columns;
-    int *widths = calloc(columns + 1, sizeof *widths);
-    char **text = calloc(rows * columns + 1, sizeof *text);
-    if (!widths || !text) {
-        free(widths);
-        free(text);
-        return err_set(why, ERR_NOMEM, "out of memory for a table of %zu rows", rows);
-    }
-    for (size_t c = 0; c < columns; c++) {
-        if (!column_is_shown(t, (int)c)) continue;
-        widths[c] = MAX(2, text_width(t->columns[c].title));
-        for (size_t r = 0; r < rows; r++) {
-            text[r * columns + c] = md_cell(&t->columns[c], table_cell(t, r, (int)c));
-            widths[c] = MAX(widths[c], text_width(text[r * columns + c]));
-        }
-    }
-    if (rows) write_md_column_heads(t, widths, out);
-    for (size_t r = 0; r < rows; r++) {
-        for (size_t c = 0; c < columns; c++) {
-            if (!widths[c]) continue;
-            fputs("| ", out);
-            write_padded(out, text[r * columns + c], widths[c], t->columns[c].kind != COLUMN_TEXT);
-            fputc(' ', out);
-            free(text[r * columns + c]);
-        }
-        fputs("|\n", out);
-    }
-    free(widths);
-    free(text);
-    return ERR_OK;
-}
-
 /* Whether the table is complete. Only builds with tests compare its keys with the document: a user's results
  * are worth more than a missing line of the manual. */
 static enum err_code table_check(const struct table *t, struct err *why)
@@ -451,7 +339,8 @@ static enum err_code table_check(const struct table *t, struct err *why)
     return rc;
 }
 
-enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why)
+enum err_code table_write_styled(const struct table *t, enum output_format format, struct table_style style,
+                                 FILE *out, struct err *why)
 {
     const enum err_code rc = table_check(t, why);
     if (rc) return rc;
@@ -462,20 +351,12 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
     case OUTPUT_SQL: write_sql(t, out); return ERR_OK;
     case OUTPUT_MD: break;
     }
-    if (t->headline.len) {
-        char *headline = sink_text(SINK_TERMINAL, str_text(&t->headline));
-        fprintf(out, "%s\n", headline ? headline : "");
-        free(headline);
-    }
-    if (t->record)
-        write_md_record(t, out);
-    else if (write_md(t, out, why))
-        return ERR_NOMEM;
-    if (!t->notes.len) return ERR_OK;
-    char *notes = sink_text(SINK_TERMINAL, str_text(&t->notes));
-    fprintf(out, "%s%s", json_array_size(t->rows) ? "\n" : "", notes ? notes : "");
-    free(notes);
-    return ERR_OK;
+    return table_write_md(t, style, out, why);
+}
+
+enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why)
+{
+    return table_write_styled(t, format, (struct table_style){ .verbose = true }, out, why);
 }
 
 enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why)

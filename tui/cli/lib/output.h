@@ -18,6 +18,7 @@ struct column {
     double scale;    /* COLUMN_NUM in md: factor, e.g. 1e3 for ms from s; 0 means 1 */
     int digits;      /* COLUMN_NUM in md: digits after the point */
     const char *sql; /* column type in -o sql; NULL: chosen by kind */
+    bool keep;       /* never left out where a terminal is too narrow for all columns: table_keep */
     /* A column of a metric takes everything above from its row in METRICS: METRIC_COLUMN(METRIC_TTFT). With a
      * title of its own it takes the name and the kind only. */
     const struct metric *metric;
@@ -83,8 +84,18 @@ struct table {
     json_t *rows;        /* array of objects */
     json_t *extra;       /* object: members of the JSON document besides rows */
     json_t *summary;     /* first member of the JSON document, owned; NULL: none */
-    struct str headline; /* md only: the result in words, above the table */
+    struct str headline; /* md only: lines above the table */
     struct str notes;    /* md only: lines under the table */
+    struct str details;  /* md only: further lines, with --verbose */
+    struct str result;   /* md only: the result in words, at the end; all that --quiet prints */
+    struct str closing;  /* md only: after the result: evidence, conditions, the next step */
+};
+
+/* How md is written for people. {0}: complete, as into a file. */
+struct table_style {
+    int width;    /* columns of the terminal: tables are made to fit; 0: no terminal */
+    bool verbose; /* with details, and with all columns */
+    bool quiet;   /* the result only, or the table where there is no result in words */
 };
 
 void table_init(struct table *t, const struct document *document);
@@ -100,6 +111,14 @@ void row_put_known(const struct table *t, json_t *row, const json_t *from);
 void table_headline(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a line below the md table, unless it is there already. */
 void table_note(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a line that only --verbose prints. */
+void table_detail(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a line of the result, which ends the output. */
+void table_result(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a line after the result. */
+void table_closing(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Names of columns that a narrow terminal must show, separated by spaces. */
+void table_keep(struct table *t, const char *names);
 /* Sets or replaces the summary. `show` prints documents without one, because it has another exit status. */
 void table_summarize(struct table *t, const struct summary *s);
 void table_done(struct table *t);
@@ -109,6 +128,8 @@ json_t *table_document(const struct table *t);
 /* Errors: ERR_NOMEM; in builds with tests those of document_check. Write errors appear when the caller closes
  * `out`. */
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why);
+enum err_code table_write_styled(const struct table *t, enum output_format format, struct table_style style,
+                                 FILE *out, struct err *why);
 
 /* Writes the rows without the csv header, to continue a stream. Errors: ERR_USAGE for formats other than csv
  * and jsonl, ERR_NOMEM. */
