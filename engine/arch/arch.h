@@ -323,7 +323,9 @@ struct arch {
     int rope_period;         /* each rope_period-th layer has no RoPE. 0: all layers have it */
     int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th.
                                 attention.sliding_window_pattern of a file replaces it */
-    int window;              /* default when the metadata gives none; 0: no layer has a window then */
+    bool window_listed; /* layers with a window must be listed by attention.sliding_window_pattern: without a
+                           list, files and programs differ in what attention.sliding_window means */
+    int window;         /* default when the metadata gives none; 0: no layer has a window then */
     bool window_rope_plain;  /* RoPE of layers with a window is not scaled, and its base is rope.freq_base_swa
                               */
     double window_rope_base; /* default of rope.freq_base_swa; 0: as rope.freq_base */
@@ -436,6 +438,8 @@ int arch_unknown(struct str *out, const struct arch *a, const struct model_shape
 enum err_code arch_check_known(const struct model_shape *s, const struct gguf *g, struct err *why);
 
 #define ACTIVATION_KEY "qdyno.activation" /* of checkpoints: "gelu_erf" in place of the GELU with tanh */
+#define KV_SCALES_KEY                                                                                        \
+    "qdyno.kv_scales" /* the checkpoint has scales for a KV cache in FP8, which are not used */
 #define YARN_EXACT_KEY "qdyno.yarn_exact" /* YaRN's ramp is not rounded to whole pairs */
 
 /* Hyperparameters that only the forward pass needs, from the metadata and the architecture. */

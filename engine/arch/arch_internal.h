@@ -30,6 +30,9 @@ enum err_code shape_read_parts(struct model_shape *s, const struct arch *a, cons
 enum err_code shape_read_state(struct model_shape *s, const struct arch *a, const struct gguf *g,
                                struct err *why);
 
+/* Does the file list its layers with a window, in an architecture that must (window_listed)? */
+bool arch_lists_windows(const struct arch *a, const struct gguf *g);
+
 /* Does the file have one tensor for each expert in place of this slot's? */
 bool arch_slot_is_split(const struct model_shape *s, const struct gguf *g, int layer, enum slot slot);
 

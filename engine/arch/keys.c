@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/arch/arch.h"
+#include "engine/arch/arch_internal.h"
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
 
@@ -76,10 +76,16 @@ static bool with_nextn(const struct arch *a, const struct gguf *g)
     return with_experts(a, g) || with_state(a, g);
 }
 
+bool arch_lists_windows(const struct arch *a, const struct gguf *g)
+{
+    char key[ARCH_KEY_NAME];
+    const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, META_WINDOW_PATTERN));
+    return a->window_listed && kv && kv->type == GGUF_ARRAY;
+}
+
 static bool with_window(const struct arch *a, const struct gguf *g)
 {
-    (void)g;
-    return a->window_period > 0;
+    return a->window_period > 0 || arch_lists_windows(a, g);
 }
 
 static bool with_plain_window_rope(const struct arch *a, const struct gguf *g)

@@ -47,7 +47,7 @@ static enum err_code read_windows(struct model_shape *s, const struct arch *a, c
                                   struct err *why)
 {
     char key[ARCH_KEY_NAME];
-    if (!a->window_period) return ERR_OK;
+    if (!a->window_period && !arch_lists_windows(a, g)) return ERR_OK;
     const int64_t window = gguf_get_int(g, arch_key_name(key, a->name, META_WINDOW), a->window);
     const struct gguf_kv *kv = gguf_kv_find(g, arch_key_name(key, a->name, META_WINDOW_PATTERN));
     const bool list = kv && kv->type == GGUF_ARRAY;

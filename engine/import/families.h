@@ -24,8 +24,12 @@ struct hf_name {
 
 /* What differs from the usual in a family; flags of struct family. */
 enum {
-    FAMILY_NEIGHBOURS = 1 << 0, /* rotated pairs are neighbours in the checkpoint, too */
-    FAMILY_PLUS_ONE = 1 << 1,   /* norms are stored minus one */
+    FAMILY_NEIGHBOURS = 1 << 0,   /* rotated pairs are neighbours in the checkpoint, too */
+    FAMILY_PLUS_ONE = 1 << 1,     /* norms are stored minus one */
+    FAMILY_WINDOW = 1 << 2,       /* layers may have a sliding window; in the others the key means nothing */
+    FAMILY_ONE_WINDOW = 1 << 3,   /* all layers have it, whatever layer_types says */
+    FAMILY_PART_ROTATED = 1 << 4, /* partial_rotary_factor may be less than 1 */
+    FAMILY_ROPE_ALPHA = 1 << 5,   /* RoPE of type dynamic with alpha is a larger base */
 };
 
 /* One architecture of config.json. */

@@ -229,36 +229,6 @@ static enum err_code bytes_check(struct linear *l, struct err *why)
     return check_finite(&l->scales, why);
 }
 
-enum err_code int8_read(bool *found, struct linear *l, struct checkpoint *c, const char *stem,
-                        struct err *why)
-{
-    struct st_tensor order;
-    if (!linear_take(&l->scales, c, stem, ".SCB")) return ERR_OK;
-    *found = true;
-    if (linear_take(&order, c, stem, ".weight_format") && (order.count != 1 || order.data[0] != 0))
-        return err_set(why, ERR_FORMAT,
-                       "LLM.int8 weights in the order of a GPU are not supported: expected "
-                       "weight_format 0");
-    if (!linear_take(&l->codes, c, stem, ".weight"))
-        return err_set(why, ERR_FORMAT, "the checkpoint has scales (SCB) without weights");
-    l->group = 127;
-    return bytes_check(l, why);
-}
-
-enum err_code rows_read(bool *found, struct linear *l, struct checkpoint *c, const char *stem,
-                        struct err *why)
-{
-    struct st_tensor unused;
-    if (!linear_take(&l->scales, c, stem, ".weight_scale")) return ERR_OK;
-    *found = true;
-    linear_take(&unused, c, stem, ".input_scale"); /* of activations, which are not quantized here */
-    if (linear_take(&unused, c, stem, ".weight_zero_point"))
-        return err_set(why, ERR_FORMAT, "bytes with a zero point are not supported");
-    if (!linear_take(&l->codes, c, stem, ".weight"))
-        return err_set(why, ERR_FORMAT, "the checkpoint has scales without weights");
-    return bytes_check(l, why);
-}
-
 /* ---------------------------------------------------------------- FP8 with a scale for each tile */
 
 enum { TILE = 128 };
@@ -286,6 +256,72 @@ static void tiles_read_row(const struct linear *l, int64_t row, uint8_t *codes, 
     }
 }
 
+static enum err_code tiles_check(struct linear *l, struct err *why)
+{
+    const int64_t any[] = { -1, -1 };
+    enum err_code rc = linear_expect(&l->codes, ST_F8_E4M3, 2, any, why);
+    if (rc) return rc;
+    l->rows = l->codes.shape[0];
+    l->cols = l->codes.shape[1];
+    const int64_t scales[] = { (l->rows + TILE - 1) / TILE, (l->cols + TILE - 1) / TILE };
+    if ((rc = linear_expect(&l->scales, l->scales.type, 2, scales, why))) return rc;
+    if (l->scales.type != ST_F32 && l->scales.type != ST_BF16)
+        return err_set(why, ERR_FORMAT, "'%.120s': expected scales in F32 or BF16", l->scales.name);
+    if ((rc = check_finite(&l->scales, why))) return rc;
+    l->bits = 8;
+    l->format = &FORMATS[FORMAT_FP8_E4M3_B128];
+    l->write_row = tiles_write;
+    l->read_row = tiles_read_row;
+    return ERR_OK;
+}
+
+/* compressed-tensors: is there a scale for each block of the weights? Its blocks must be those of FP8
+ * checkpoints. */
+static enum err_code has_blocks(bool *out, const struct checkpoint *c, struct err *why)
+{
+    const json_t *groups = json_object_get(linear_options(c), "config_groups");
+    void *first = json_object_iter((json_t *)groups);
+    const json_t *weights = json_object_get(first ? json_object_iter_value(first) : NULL, "weights"),
+                 *size = json_object_get(weights, "block_structure");
+    *out = json_object_size(groups) == 1 && !strcmp(json_get_str(weights, "strategy", ""), "block");
+    if (!*out || (json_integer_value(json_array_get(size, 0)) == TILE &&
+                  json_integer_value(json_array_get(size, 1)) == TILE))
+        return ERR_OK;
+    return err_set(why, ERR_FORMAT, "config.json: expected a block_structure of [%d, %d]", TILE, TILE);
+}
+
+enum err_code int8_read(bool *found, struct linear *l, struct checkpoint *c, const char *stem,
+                        struct err *why)
+{
+    struct st_tensor order;
+    if (!linear_take(&l->scales, c, stem, ".SCB")) return ERR_OK;
+    *found = true;
+    if (linear_take(&order, c, stem, ".weight_format") && (order.count != 1 || order.data[0] != 0))
+        return err_set(why, ERR_FORMAT,
+                       "LLM.int8 weights in the order of a GPU are not supported: expected "
+                       "weight_format 0");
+    if (!linear_take(&l->codes, c, stem, ".weight"))
+        return err_set(why, ERR_FORMAT, "the checkpoint has scales (SCB) without weights");
+    l->group = 127;
+    return bytes_check(l, why);
+}
+
+enum err_code rows_read(bool *found, struct linear *l, struct checkpoint *c, const char *stem,
+                        struct err *why)
+{
+    struct st_tensor unused;
+    if (!linear_take(&l->scales, c, stem, ".weight_scale")) return ERR_OK;
+    *found = true;
+    linear_take(&unused, c, stem, ".input_scale"); /* of activations, which are not quantized here */
+    if (linear_take(&unused, c, stem, ".weight_zero_point"))
+        return err_set(why, ERR_FORMAT, "bytes with a zero point are not supported");
+    if (!linear_take(&l->codes, c, stem, ".weight"))
+        return err_set(why, ERR_FORMAT, "the checkpoint has scales without weights");
+    bool blocks;
+    const enum err_code rc = has_blocks(&blocks, c, why);
+    return rc ? rc : blocks ? tiles_check(l, why) : bytes_check(l, why);
+}
+
 enum err_code fp8_blocks_read(bool *found, struct linear *l, struct checkpoint *c, const char *stem,
                               struct err *why)
 {
@@ -301,26 +337,12 @@ enum err_code fp8_blocks_read(bool *found, struct linear *l, struct checkpoint *
     if (!linear_take(&l->scales, c, stem, ".weight_scale_inv")) return ERR_OK;
     *found = true;
     linear_take(&l->codes, c, stem, ".weight");
-    const int64_t any[] = { -1, -1 };
     if (json_array_size(size) != 2 || json_integer_value(json_array_get(size, 0)) != TILE ||
         json_integer_value(json_array_get(size, 1)) != TILE)
         return err_set(why, ERR_FORMAT,
                        "config.json: FP8 with another weight_block_size than [%d, %d] is not supported", TILE,
                        TILE);
-    enum err_code rc = linear_expect(&l->codes, ST_F8_E4M3, 2, any, why);
-    if (rc) return rc;
-    l->rows = l->codes.shape[0];
-    l->cols = l->codes.shape[1];
-    const int64_t scales[] = { (l->rows + TILE - 1) / TILE, (l->cols + TILE - 1) / TILE };
-    if ((rc = linear_expect(&l->scales, l->scales.type, 2, scales, why))) return rc;
-    if (l->scales.type != ST_F32 && l->scales.type != ST_BF16)
-        return err_set(why, ERR_FORMAT, "'%.120s': expected scales in F32 or BF16", l->scales.name);
-    if ((rc = check_finite(&l->scales, why))) return rc;
-    l->bits = 8;
-    l->format = &FORMATS[FORMAT_FP8_E4M3_B128];
-    l->write_row = tiles_write;
-    l->read_row = tiles_read_row;
-    return ERR_OK;
+    return tiles_check(l, why);
 }
 
 /* ---------------------------------------------------------------- NVFP4 */

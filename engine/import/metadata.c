@@ -3,9 +3,11 @@
 #include "engine/import/metadata.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/config_keys.h"
 #include "engine/import/families.h"
 #include "kernels/kernels.h"
 
@@ -14,45 +16,22 @@ static const struct key {
     const char *names; /* in config.json; the first that is there counts */
     enum arch_key meta;
     bool real, needed;
+    bool none; /* without it there is none; ARCHS may have another default for GGUF files */
 } KEYS[] = {
-    { "num_hidden_layers n_layer", META_BLOCK_COUNT, false, true },
-    { "hidden_size n_embd", META_EMBEDDING_LENGTH, false, true },
-    { "max_position_embeddings n_positions", META_CONTEXT_LENGTH, false, false },
-    { "num_attention_heads n_head", META_HEAD_COUNT, false, true },
-    { "num_experts num_local_experts n_routed_experts", META_EXPERT_COUNT, false, false },
-    { "num_experts_per_tok experts_per_token", META_EXPERTS_USED, false, false },
-    { "moe_intermediate_size", META_EXPERT_FF, false, false },
-    { "attn_logit_softcapping", META_ATTN_SOFTCAP, true, false },
-    { "final_logit_softcapping", META_LOGIT_SOFTCAP, true, false },
-    { "logit_scale logits_scaling", META_LOGIT_SCALE, true, false },
-    { "embedding_multiplier", META_EMBEDDING_SCALE, true, false },
-    { "residual_multiplier", META_RESIDUAL_SCALE, true, false },
-    { "attention_multiplier", META_ATTN_SCALE, true, false },
+    { "num_hidden_layers n_layer", META_BLOCK_COUNT, false, true, false },
+    { "hidden_size n_embd", META_EMBEDDING_LENGTH, false, true, false },
+    { "max_position_embeddings n_positions", META_CONTEXT_LENGTH, false, false, false },
+    { "num_attention_heads n_head", META_HEAD_COUNT, false, true, false },
+    { "num_experts num_local_experts n_routed_experts", META_EXPERT_COUNT, false, false, false },
+    { "num_experts_per_tok experts_per_token", META_EXPERTS_USED, false, false, false },
+    { "moe_intermediate_size", META_EXPERT_FF, false, false, false },
+    { "attn_logit_softcapping", META_ATTN_SOFTCAP, true, false, true },
+    { "final_logit_softcapping", META_LOGIT_SOFTCAP, true, false, true },
+    { "logit_scale logits_scaling", META_LOGIT_SCALE, true, false, false },
+    { "embedding_multiplier", META_EMBEDDING_SCALE, true, false, false },
+    { "residual_multiplier", META_RESIDUAL_SCALE, true, false, false },
+    { "attention_multiplier", META_ATTN_SCALE, true, false, false },
 };
-
-/* Names in config.json that other code here reads, or that cannot change logits. */
-static const char USED_NAMES[] =
-    " num_key_value_heads num_kv_heads head_dim intermediate_size n_inner ffn_hidden_size rope_theta rope_scaling "
-    "rope_parameters rotary_emb_base rotary_pct partial_rotary_factor rope_local_base_freq sliding_window "
-    "use_sliding_window layer_types sliding_window_pattern _sliding_window_pattern max_window_layers hidden_act hidden_activation "
-    "activation_function activation rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon norm_topk_prob "
-    "query_pre_attn_scalar use_parallel_residual original_max_position_embeddings tie_word_embeddings "
-    "quantization_config text_config model_type architectures swiglu_limit new_decoder_architecture multi_query "
-    "parallel_attn num_ln_in_parallel_attn alibi use_qk_norm initial_context_length mlp_only_layers decoder_sparse_step "
-    "scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn use_bidirectional_attention "
-    "no_rope_layers no_rope_layer_interval is_causal vocab_size ";
-static const char HARMLESS_NAMES[] =
-    " bos_token_id eos_token_id eod_token_id pad_token_id torch_dtype dtype transformers_version use_cache initializer_range "
-    "attention_dropout hidden_dropout residual_dropout embedding_dropout classifier_dropout resid_pdrop embd_pdrop "
-    "attn_pdrop summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
-    "task_specific_params n_ctx pretraining_tp attention_bias mlp_bias bias use_bias qkv_bias use_qkv_bias attention_out_bias qk_layernorm output_router_logits "
-    "router_aux_loss_coef router_jitter_noise aux_loss_alpha gradient_checkpointing is_decoder is_encoder_decoder "
-    "add_cross_attention cross_attention_hidden_size tie_encoder_decoder name_or_path _name_or_path auto_map "
-    "output_attentions output_hidden_states return_dict chunk_size_feed_forward id2label label2id problem_type "
-    "use_return_dict cache_implementation embd_dropout resid_dropout ffn_dropout apply_residual_connection_post_layernorm "
-    "attention_probs_dropout_prob hidden_dropout_prob shared_expert_intermediate_size unsloth_version unsloth_fixed "
-    "sep_token_id cls_token_id decoder_start_token_id vision_config image_token_index boi_token_index eoi_token_index "
-    "mm_tokens_per_image initializer_factor summary_hidden_size ";
 
 /* ---------------------------------------------------------------- values */
 
@@ -78,17 +57,34 @@ static enum err_code missing(const char *names, struct err *why)
     return err_set(why, ERR_FORMAT, "config.json has no '%.*s'", (int)strcspn(names, " "), names);
 }
 
+/* Which of several names of a key config.json has, to buf: the one that hf_find takes. Returns buf. */
+static const char *name_found(char buf[ARCH_KEY_NAME], const struct checkpoint *c, const char *names)
+{
+    for (const char *at = names; *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+        snprintf(buf, ARCH_KEY_NAME, "%.*s", (int)n, at);
+        if (hf_find(c, buf)) break;
+        at += n;
+    }
+    return buf;
+}
+
 static enum err_code put_values(struct checkpoint *c, struct err *why)
 {
+    char name[ARCH_KEY_NAME];
     for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
         const struct key *k = &KEYS[i];
         const json_t *value = hf_find(c, k->names);
         if (!value && k->needed) return missing(k->names, why);
+        if (!value && k->none) put_real(c, k->meta, 0);
         if (!value) continue;
         const int64_t whole = hf_int(c, k->names, -1);
         if (!json_is_number(value) || (!k->real && (whole < 0 || whole > INT32_MAX)))
-            return err_set(why, ERR_FORMAT, "config.json: '%.*s' is no number from 0 to %d",
-                           (int)strcspn(k->names, " "), k->names, INT32_MAX);
+            return err_set(why, ERR_FORMAT, "config.json: '%s' is no number from 0 to %d",
+                           name_found(name, c, k->names), INT32_MAX);
+        if (k->real && !(json_number_value(value) > 0))
+            return err_set(why, ERR_FORMAT, "config.json: '%s' is %g: expected a number above 0",
+                           name_found(name, c, k->names), json_number_value(value));
         if (k->real)
             put_real(c, k->meta, json_number_value(value));
         else
@@ -176,6 +172,8 @@ static enum err_code put_activation(struct checkpoint *c, struct err *why)
                        hf_num(c, "swiglu_limit", 7));
     }
     if (!given) given = want == ACT_SILU ? "silu" : "gelu";
+    /* the first configurations of Gemma say gelu and mean the approximation */
+    if (!strcmp(c->arch->name, "gemma") && !strcmp(given, "gelu")) given = "gelu_pytorch_tanh";
     for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
         if (strcmp(NAMES[i].name, given)) continue;
         if (NAMES[i].act == want) return ERR_OK;
@@ -187,6 +185,8 @@ static enum err_code put_activation(struct checkpoint *c, struct err *why)
     return err_set(why, ERR_FORMAT, "config.json: activation '%.40s' is not supported in %s models", given,
                    c->arch->name);
 }
+
+static const char WINDOW_PATTERN[] = "sliding_window_pattern _sliding_window_pattern";
 
 /* has[l] for layers of layer_types: does it have a sliding window? */
 static enum err_code read_layer_types(int32_t has[LAYERS_MAX], const struct checkpoint *c,
@@ -219,41 +219,82 @@ static enum err_code read_letters(int32_t has[LAYERS_MAX], const struct checkpoi
     return ERR_OK;
 }
 
-/* Which layers have a sliding window. */
-static enum err_code put_window(struct checkpoint *c, struct err *why)
+/* Which layers have a window, from what config.json says about them; *listed false: as the architecture has
+ * it. */
+static enum err_code read_window_layers(bool *listed, int32_t has[LAYERS_MAX], int64_t window,
+                                        const struct checkpoint *c, struct err *why)
 {
-    static const char PATTERN[] = "sliding_window_pattern _sliding_window_pattern";
-    char name[ARCH_KEY_NAME];
-    const int64_t window = hf_bool(c, "use_sliding_window", true) ? hf_int(c, "sliding_window", 0) : 0;
-    const json_t *types = hf_find(c, "layer_types"),
-                 *pattern = window > 0 && c->arch->window_period ? hf_find(c, PATTERN) : NULL;
-    const char *letters = types ? NULL : json_string_value(pattern);
-    const int64_t period = hf_int(c, PATTERN, -1);
-    int32_t has[LAYERS_MAX];
-    bool any = !types && !letters;
+    const json_t *types = hf_find(c, "layer_types");
+    const char *letters = json_string_value(hf_find(c, WINDOW_PATTERN));
+    const int64_t from = hf_int(c, "max_window_layers", -1);
     enum err_code rc = ERR_OK;
+    *listed = types || letters || from >= 0 || c->arch->window_listed;
     if (types)
         rc = read_layer_types(has, c, types, why);
     else if (letters)
         rc = read_letters(has, c, letters, why);
-    else if (pattern && (period < 0 || period > LAYERS_MAX))
-        rc = err_set(why, ERR_FORMAT,
-                     "config.json: sliding_window_pattern: expected a number from 0 to %d, or the letters L "
-                     "and G",
-                     LAYERS_MAX);
+    for (int64_t l = 0; *listed && !types && !letters && l < c->sizes.layers; l++)
+        has[l] = l >= from; /* max_window_layers of Qwen; else all layers */
+    int64_t count = 0;
+    for (int64_t l = 0; *listed && !rc && l < c->sizes.layers; l++) count += has[l];
+    if (rc || !*listed) return rc;
+    if (types && count && window <= 0)
+        return err_set(why, ERR_FORMAT,
+                       "config.json: layer_types gives %lld layers a window, but sliding_window is null or 0",
+                       (long long)count);
+    if (window > 0 && c->family->flags & FAMILY_ONE_WINDOW && count < c->sizes.layers)
+        return err_set(why, ERR_FORMAT,
+                       "config.json: layer_types: %s models have a window in all layers, found %lld of %lld",
+                       c->family->architecture, (long long)count, (long long)c->sizes.layers);
+    if (window > 0 && !count && c->arch->rope_without_windows)
+        return err_set(
+            why, ERR_FORMAT,
+            "config.json: sliding_window is %lld, but no layer of layer_types has a window: no layer would "
+            "have RoPE, which is not supported",
+            (long long)window);
+    return ERR_OK;
+}
+
+/* A number n: all but each n-th layer have a window. 1: every layer is the last one of its period. */
+static enum err_code put_window_period(struct checkpoint *c, struct err *why)
+{
+    const json_t *pattern = hf_find(c, WINDOW_PATTERN), *other = hf_find(c, "layer_switch");
+    const int64_t period = hf_int(c, WINDOW_PATTERN, -1);
+    if (pattern && (period < 0 || period > LAYERS_MAX))
+        return err_set(
+            why, ERR_FORMAT,
+            "config.json: sliding_window_pattern: expected a number from 0 to %d, or the letters L "
+            "and G",
+            LAYERS_MAX);
+    if (pattern) put_int(c, META_WINDOW_PATTERN, period == 1 ? 0 : period);
+    if (other && json_integer_value(other) != (pattern ? period : c->arch->window_period))
+        return err_set(why, ERR_FORMAT, "config.json: layer_switch is %lld: expected %lld",
+                       (long long)json_integer_value(other),
+                       (long long)(pattern ? period : c->arch->window_period));
+    return ERR_OK;
+}
+
+/* Which layers have a sliding window, and how long it is. */
+static enum err_code put_window(struct checkpoint *c, struct err *why)
+{
+    char name[ARCH_KEY_NAME];
+    int32_t has[LAYERS_MAX];
+    bool listed, any = false;
+    const int64_t window = hf_bool(c, "use_sliding_window", true) ? hf_int(c, "sliding_window", 0) : 0;
+    if (window > 0 && !(c->family->flags & FAMILY_WINDOW))
+        return err_set(why, ERR_FORMAT, "config.json: sliding_window=%lld is not supported in %s models",
+                       (long long)window, c->family->architecture);
+    enum err_code rc = read_window_layers(&listed, has, window, c, why);
     if (rc) return rc;
-    for (int64_t l = 0; (types || letters) && l < c->sizes.layers; l++) any |= has[l];
-    /* an architecture whose table gives a window must be told that there is none */
-    if (window > 0 && any)
+    for (int64_t l = 0; listed && l < c->sizes.layers; l++) any |= has[l];
+    if (window > 0 && (any || !listed))
         put_int(c, META_WINDOW, window);
-    else if (c->arch->window)
+    else if (c->arch->window) /* an architecture whose table gives a window must be told that there is none */
         put_int(c, META_WINDOW, 0);
-    if (window > 0 && any && (types || letters) && c->arch->window_period)
+    if (window > 0 && !listed) return put_window_period(c, why);
+    if (window > 0 && any)
         gguf_writer_put_array(c->metadata, key_name(c, name, META_WINDOW_PATTERN), GGUF_I32, has,
                               (uint64_t)c->sizes.layers);
-    else if (pattern && !types &&
-             !letters) /* 1: every layer is the last one of its period, without a window */
-        put_int(c, META_WINDOW_PATTERN, period == 1 ? 0 : period);
     return ERR_OK;
 }
 
@@ -280,6 +321,10 @@ static enum err_code put_router(struct checkpoint *c, struct err *why)
 /* Options whose other value would be another model. */
 static enum err_code check_options(const struct checkpoint *c, struct err *why)
 {
+    if (!strcmp(c->arch->name, "gpt-oss") && !hf_find(c, "rope_parameters rope_scaling"))
+        return err_set(
+            why, ERR_FORMAT,
+            "config.json: expected rope_parameters or rope_scaling: without them, programs differ");
     static const struct {
         const char *name;
         bool want;
@@ -293,6 +338,11 @@ static enum err_code check_options(const struct checkpoint *c, struct err *why)
         { "use_bidirectional_attention", false },
         { "apply_residual_connection_post_layernorm", false },
     };
+    if (!strcmp(c->arch->name, "gemma3") && hf_find(c, "attn_logit_softcapping"))
+        return err_set(
+            why, ERR_FORMAT,
+            "config.json: attn_logit_softcapping is not supported in Gemma 3 models, because other programs "
+            "read it there without using it");
     for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
         if (hf_bool(c, OPTIONS[i].name, OPTIONS[i].want) != OPTIONS[i].want)
             return err_set(why, ERR_FORMAT, "config.json: %s=%s is not supported", OPTIONS[i].name,
@@ -316,25 +366,19 @@ static enum err_code check_no_rope(const struct checkpoint *c, struct err *why)
 }
 
 /* Gemma 2 and 3 give the number whose root divides the scores. */
-static void put_query_scale(struct checkpoint *c)
+static enum err_code put_query_scale(struct checkpoint *c, struct err *why)
 {
-    const double scalar = hf_num(c, "query_pre_attn_scalar", NAN);
-    if (scalar > 0) put_real(c, META_ATTN_SCALE, 1 / sqrt(scalar));
+    const json_t *value = hf_find(c, "query_pre_attn_scalar");
+    const double scalar = json_number_value(value);
+    if (!value) return ERR_OK;
+    if (!(scalar > 0))
+        return err_set(why, ERR_FORMAT, "config.json: query_pre_attn_scalar is %g: expected a number above 0",
+                       scalar);
+    put_real(c, META_ATTN_SCALE, 1 / sqrt(scalar));
+    return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- the rest */
-
-static bool is_known(const char *name)
-{
-    char word[128];
-    if (strchr(name, ' ') || (size_t)snprintf(word, sizeof word, " %s ", name) >= sizeof word) return false;
-    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
-        char all[160];
-        snprintf(all, sizeof all, " %s ", KEYS[i].names);
-        if (strstr(all, word)) return true;
-    }
-    return strstr(USED_NAMES, word) || strstr(HARMLESS_NAMES, word);
-}
 
 /* Does the value mean that a feature is off? */
 static bool is_off(const json_t *v)
@@ -352,7 +396,7 @@ static void put_unknown(struct checkpoint *c)
     json_object_foreach((json_t *)(json_is_object(text) ? text : c->config), name, value)
     {
         char key[ARCH_KEY_NAME];
-        if (is_off(value) || is_known(name)) continue;
+        if (is_off(value) || config_key_is_known(c, name, value)) continue;
         snprintf(key, sizeof key, "%.20s.config.%.95s", c->arch->name, name);
         gguf_writer_put_bool(c->metadata, key, true);
     }
@@ -406,6 +450,7 @@ enum err_code metadata_put(struct checkpoint *c, struct err *why)
     if (rc) return rc;
     gguf_writer_put_string(c->metadata, "general.architecture", c->arch->name);
     put_name(c);
+    if ((rc = config_fill(c, why))) return rc;
     if ((rc = check_options(c, why))) return rc;
     if ((rc = put_values(c, why))) return rc;
     if ((rc = put_sizes(c, why))) return rc;
@@ -415,7 +460,7 @@ enum err_code metadata_put(struct checkpoint *c, struct err *why)
     if ((rc = check_no_rope(c, why))) return rc;
     if ((rc = put_window(c, why))) return rc;
     if ((rc = put_router(c, why))) return rc;
-    put_query_scale(c);
+    if ((rc = put_query_scale(c, why))) return rc;
     if (c->arch->residual == RESIDUAL_BY_KEY) {
         char name[ARCH_KEY_NAME];
         gguf_writer_put_bool(c->metadata, key_name(c, name, META_PARALLEL_RESIDUAL),

@@ -94,6 +94,55 @@ enum err_code linear_find(struct linear **out, struct checkpoint *c, const char 
     return ERR_OK;
 }
 
+/* The part that has a row, and the row's number in it. */
+static const struct linear *part_of_row(const struct linear *l, int64_t *row)
+{
+    const int64_t first = l->parts[0]->rows;
+    if (*row < first) return l->parts[0];
+    *row -= first;
+    return l->parts[1];
+}
+
+static void joined_write(const struct linear *l, int64_t row, unsigned char *to)
+{
+    const struct linear *part = part_of_row(l, &row);
+    part->write_row(part, row, to);
+}
+
+static void joined_read_row(const struct linear *l, int64_t row, uint8_t *codes, float *weights)
+{
+    const struct linear *part = part_of_row(l, &row);
+    part->read_row(part, row, codes, weights);
+}
+
+enum err_code linear_find_joined(struct linear **out, struct checkpoint *c, const char *first,
+                                 const char *second, struct err *why)
+{
+    struct linear *a, *b;
+    *out = NULL;
+    enum err_code rc = linear_find(&a, c, first, why);
+    if (!rc) rc = linear_find(&b, c, second, why);
+    if (rc || !a || !b) return rc;
+    if (a->cols != b->cols || a->format != b->format || a->order || b->order || a->scale || b->scale ||
+        a->matrices != 1 || b->matrices != 1)
+        return err_set(
+            why, ERR_FORMAT,
+            "'%.120s' and '%.120s' form one matrix here: expected the same columns, the same format, and no "
+            "order or scale of their own",
+            first, second);
+    *out = arena_alloc(&c->parts.memory, sizeof **out);
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensors");
+    **out = (struct linear){ .rows = a->rows + b->rows,
+                             .cols = a->cols,
+                             .matrices = 1,
+                             .format = a->format,
+                             .bits = a->bits,
+                             .write_row = joined_write,
+                             .read_row = joined_read_row,
+                             .parts = { a, b } };
+    return ERR_OK;
+}
+
 bool linear_take(struct st_tensor *out, const struct checkpoint *c, const char *stem, const char *suffix)
 {
     char name[400];

@@ -22,11 +22,12 @@ struct linear {
     /* the checkpoint's tensors, by the method's own meaning */
     struct st_tensor codes, scales, zeros, nested;
     int bits;
-    int64_t group;            /* columns with the same scale */
-    bool zero_less_one;       /* zero points are stored minus one */
-    bool by_output;           /* codes of consecutive outputs share a word (AWQ) */
-    float offset;             /* of nested scales */
-    const int32_t *groups_of; /* [cols] group of a column of the checkpoint; NULL: column / group */
+    int64_t group;                 /* columns with the same scale */
+    bool zero_less_one;            /* zero points are stored minus one */
+    bool by_output;                /* codes of consecutive outputs share a word (AWQ) */
+    float offset;                  /* of nested scales */
+    const int32_t *groups_of;      /* [cols] group of a column of the checkpoint; NULL: column / group */
+    const struct linear *parts[2]; /* of linear_find_joined */
 };
 
 /* Read how the checkpoint is quantized. ERR_FORMAT: in a way that is not supported, by name. */
@@ -36,5 +37,11 @@ enum err_code linear_read_config(struct checkpoint *c, struct err *why);
  * ("model.layers.0.mlp.up_proj.weight"). *out NULL: it has none, the tensor's numbers are the weights. Marks
  * the tensors that it uses. */
 enum err_code linear_find(struct linear **out, struct checkpoint *c, const char *name, struct err *why);
+
+/* The rows of one matrix, then those of another: gate and up, where a program that quantizes stored them
+ * apart. *out NULL: the checkpoint does not have both, quantized. ERR_FORMAT: they differ in more than their
+ * rows. */
+enum err_code linear_find_joined(struct linear **out, struct checkpoint *c, const char *first,
+                                 const char *second, struct err *why);
 
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/import/families.h"
 #include "engine/import/metadata.h"
 #include "kernels/kernels.h"
 
@@ -14,12 +15,31 @@ static const json_t *rope_object(const struct checkpoint *c)
     return full ? full : o;
 }
 
+/* Layers with a window have RoPE like the others, or, where the architecture says so, RoPE without scaling.
+ */
+static enum err_code check_windows(const struct checkpoint *c, const json_t *full, struct err *why)
+{
+    const json_t *windows = json_object_get(hf_find(c, "rope_parameters rope_scaling"), "sliding_attention");
+    const bool plain = !strcmp(json_get_str(windows, "rope_type", "default"), "default");
+    if (!windows || (c->arch->window_rope_plain ? plain : json_equal(windows, full))) return ERR_OK;
+    return err_set(
+        why, ERR_FORMAT, "config.json: rope_parameters: expected %s for layers with a window in %s models",
+        c->arch->window_rope_plain ? "the rope_type default" : "the same values", c->family->architecture);
+}
+
 enum err_code rope_read(struct hf_rope *out, const struct checkpoint *c, struct err *why)
 {
+    const struct family *family = c->family;
     static const char *const KNOWN[] = { "default", "linear", "yarn", "llama3", "longrope" };
     const json_t *o = rope_object(c);
     const char *type = json_get_str(o, "rope_type", json_get_str(o, "type", "default"));
     if (!strcmp(type, "su")) type = "longrope"; /* its name in the first Phi 3 files */
+    /* HunYuan: frequencies that do not depend on the length of the text, unlike those of this type elsewhere
+     */
+    const double alpha = json_get_num(o, "alpha", 0);
+    const bool stretched = family->flags & FAMILY_ROPE_ALPHA && !strcmp(type, "dynamic") && alpha > 0 &&
+                           c->sizes.head_dim > 2;
+    if (stretched) type = "default";
     out->values = o;
     out->type = NULL;
     for (size_t i = 0; i < COUNT_OF(KNOWN); i++)
@@ -31,13 +51,18 @@ enum err_code rope_read(struct hf_rope *out, const struct checkpoint *c, struct 
             "longrope are",
             type);
     out->base = json_get_num(o, "rope_theta", hf_num(c, "rope_theta rotary_emb_base", 10000));
+    if (stretched) out->base *= pow(alpha, (double)c->sizes.head_dim / (double)(c->sizes.head_dim - 2));
     const double part = json_get_num(o, "partial_rotary_factor",
                                      hf_num(c, "partial_rotary_factor rotary_pct", 1));
     out->dims = (int64_t)((double)c->sizes.head_dim * part);
     if (!(part > 0 && part <= 1) || out->dims < 2)
         return err_set(why, ERR_FORMAT, "config.json: a part of %g of each head is rotated: expected up to 1",
                        part);
-    return ERR_OK;
+    if (part != 1 && !(family->flags & FAMILY_PART_ROTATED))
+        return err_set(why, ERR_FORMAT,
+                       "config.json: a partial_rotary_factor of %g is not supported in %s models: expected 1",
+                       part, family->architecture);
+    return check_windows(c, o, why);
 }
 
 static void put_num(struct checkpoint *c, enum arch_key key, double v)

@@ -18,6 +18,12 @@ static const char *const HARMLESS_ENDS[] = {
     ".attn.masked_bias",    ".attention.bias", ".attention.masked_bias",
 };
 
+/* Scales of a KV cache in FP8, which other programs have; the cache here has formats of its own (ctk=, ctv=).
+ */
+static const char *const KV_SCALE_ENDS[] = {
+    ".k_scale", ".v_scale", ".kv_scale", ".k_proj.output_scale", ".v_proj.output_scale",
+};
+
 /* The list that c->parts.tensors becomes. */
 struct made {
     struct checkpoint *c;
@@ -307,12 +313,33 @@ static const struct hf_name *name_row(const struct family *f, enum slot slot, in
     return NULL;
 }
 
+/* Add the matrix of gate and up from two quantized ones, as GPTQModel stores them for Phi 3. *found: whether
+ * they are there. */
+static enum err_code add_gate_and_up(bool *found, struct made *all, int layer, struct err *why)
+{
+    static const struct hf_name GATE = { SLOT_GATE, "mlp.gate_proj.weight", 0 },
+                                UP = { SLOT_UP, "mlp.up_proj.weight", 0 };
+    char gate[320], up[320], ours[ARCH_NAME];
+    struct linear *both;
+    full_name(gate, sizeof gate, all, &GATE, layer, -1);
+    full_name(up, sizeof up, all, &UP, layer, -1);
+    enum err_code rc = linear_find_joined(&both, all->c, gate, up, why);
+    *found = !rc && both;
+    if (rc || !both) return rc;
+    arch_tensor_name(ours, sizeof ours, layer, SLOT_UP, -1);
+    return add_source(all, ours, SLOT_UP, false, 0, NULL, both, why);
+}
+
 /* Add the tensor of a slot, if the checkpoint has it under one of its names. *found: whether it has. */
 static enum err_code add_slot(bool *found, struct made *all, int layer, enum slot slot, int expert,
                               struct err *why)
 {
     const struct hf_name *n;
     *found = false;
+    if (slot == SLOT_UP && all->c->arch->gate_in_up) {
+        const enum err_code rc = add_gate_and_up(found, all, layer, why);
+        if (rc || *found) return rc;
+    }
     for (int i = 0; !*found && (n = name_row(all->c->family, slot, i)); i++) {
         char theirs[320], ours[ARCH_NAME];
         struct linear *matrix = NULL;
@@ -392,23 +419,29 @@ static enum err_code add_ends(struct made *all, struct err *why)
     return rc;
 }
 
-static bool is_harmless(const char *name)
+static bool ends_with_one(const char *name, const char *const *ends, size_t n)
 {
-    for (size_t i = 0; i < COUNT_OF(HARMLESS_ENDS); i++)
-        if (str_ends(name, HARMLESS_ENDS[i])) return true;
+    for (size_t i = 0; i < n; i++)
+        if (str_ends(name, ends[i])) return true;
     return false;
 }
 
 /* Tensors that were not used become metadata that arch_unknown names. */
 static void put_unused(struct checkpoint *c)
 {
+    bool kv_scales = false;
     for (int64_t i = 0; i < c->tensor_count; i++) {
         const struct st_tensor *t = &c->tensors[i];
         char key[ARCH_KEY_NAME];
-        if (t->used || is_harmless(t->name)) continue;
+        if (t->used || ends_with_one(t->name, HARMLESS_ENDS, COUNT_OF(HARMLESS_ENDS))) continue;
+        if (ends_with_one(t->name, KV_SCALE_ENDS, COUNT_OF(KV_SCALE_ENDS))) {
+            kv_scales = true;
+            continue;
+        }
         snprintf(key, sizeof key, "%.20s.tensor.%.95s", c->arch->name, t->name);
         gguf_writer_put_bool(c->metadata, key, true);
     }
+    if (kv_scales) gguf_writer_put_bool(c->metadata, KV_SCALES_KEY, true);
 }
 
 enum err_code tensors_map(struct checkpoint *c, struct err *why)

@@ -341,6 +341,10 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = read_plan(m, o, why))) goto fail;
     if (m->apart) plan_apart(&m->plan, m->shape.layers);
     if ((rc = memory_plan_check(&m->plan, m->session.device, memory_available(""), why))) goto fail;
+    if (gguf_get_bool(m->gguf, KV_SCALES_KEY, false))
+        log_write(o->log, LOG_WARN,
+                  "the checkpoint's scales for a KV cache in FP8 are not used: the cache has the "
+                  "formats of ctk= and ctv=");
     if ((rc = apply_recipe(m, o, why))) goto fail;
     warn_oversize(m, o->log);
     if (m->session.ctx > m->shape.ctx_train)

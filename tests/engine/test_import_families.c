@@ -1,92 +1,18 @@
 /* Proves: for every architecture that is read from Hugging Face checkpoints, logits agree with those of
  * transformers (tests/data/import-golden-2), and every row of the table has such a proof. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "engine/import/families.h"
 #include "engine/import/import.h"
-#include "tests/engine/session.h"
+#include "tests/engine/import_golden.h"
 
-#define GOLDEN "import-golden-2/"
 enum { IDS_MOST = 32 };
-
-static json_t *read_manifest(void)
-{
-    struct err why = { 0 };
-    char path[4096], *text;
-    size_t n;
-    json_t *j;
-    data_path(path, sizeof path, GOLDEN "manifest.json");
-    CHECK_OK(file_read(&text, &n, path, 1 << 24, &why));
-    CHECK_OK(json_parse(&j, text, n, &why));
-    free(text);
-    return j;
-}
-
-static void write_file(const char *folder, const char *name, const void *bytes, size_t n)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fwrite(bytes, 1, n, f) == n && !fclose(f));
-}
-
-/* The numbers of a tensor: tests/data/import-golden-2/README.md. */
-static void append_numbers(struct str *out, const char *name, int64_t n, float width, float middle)
-{
-    const uint64_t seed = hash_number(name, strlen(name));
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t bits = hash_mix(seed + (uint64_t)i * HASH_STEP) >> 40;
-        const float scaled = ((float)bits / (float)(1 << 24) - 0.5f) * width; /* rounded before the sum */
-        const volatile float product = scaled;
-        const uint16_t half = bf16_from_f32(product + middle);
-        str_append_n(out, &half, sizeof half);
-    }
-}
-
-static void write_weights(const char *folder, const json_t *tensors)
-{
-    struct str header = { 0 }, data = { 0 }, file = { 0 };
-    const char *name;
-    json_t *t;
-    str_append(&header, "{");
-    json_object_foreach((json_t *)tensors, name, t)
-    {
-        const json_t *shape = json_array_get(t, 0);
-        char *shape_text = json_dumps(shape, JSON_COMPACT);
-        int64_t n = 1;
-        const size_t from = data.len;
-        for (size_t i = 0; i < json_array_size(shape); i++) n *= json_integer_value(json_array_get(shape, i));
-        append_numbers(&data, name, n, (float)json_number_value(json_array_get(t, 1)),
-                       (float)json_number_value(json_array_get(t, 2)));
-        str_printf(&header, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-                   header.len > 1 ? "," : "", name, shape_text, from, data.len);
-        free(shape_text);
-    }
-    str_append(&header, "}");
-    const uint64_t length = header.len;
-    str_append_n(&file, &length, sizeof length);
-    str_append_n(&file, header.data, header.len);
-    str_append_n(&file, data.data, data.len);
-    CHECK(!file.failed);
-    write_file(folder, "model.safetensors", file.data, file.len);
-    str_free(&header);
-    str_free(&data);
-    str_free(&file);
-}
 
 static int check_model(const json_t *model, const int32_t *ids, int n, int kept, int vocab, const float *want)
 {
-    char folder[] = "/tmp/qdyno-import-XXXXXX", path[512];
+    char folder[] = "/tmp/qdyno-import-XXXXXX";
     struct err why = { 0 };
     struct batch_row rows[IDS_MOST];
     const char *name = json_get_str(model, "name", "");
-    CHECK(mkdtemp(folder));
-    char *config = json_dumps(json_object_get(model, "config"), 0);
-    write_file(folder, "config.json", config, strlen(config));
-    write_weights(folder, json_object_get(model, "tensors"));
-    free(config);
+    write_checkpoint(folder, json_object_get(model, "config"), json_object_get(model, "tensors"));
     struct model *m;
     int bad = 1;
     if (session_try(&m, folder, EXACT, 32, 1, &why)) {
@@ -100,11 +26,7 @@ static int check_model(const json_t *model, const int32_t *ids, int n, int kept,
         if (bad) print_message("%s: logits differ by %g\n", name, most);
         model_close(m);
     }
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    unlink(path);
-    rmdir(folder);
+    remove_checkpoint(folder);
     return bad;
 }
 

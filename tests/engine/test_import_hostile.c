@@ -176,8 +176,10 @@ static void test_empty(void **state)
         { "model.layers.0.mlp.experts.gate_up_proj_scales", "U8", "0,4611686018427387904,1", NULL, 0 }
     };
     expect_refused(
-        CONFIG("GptOssForCausalLM", "64", "2", "1") ",\"num_local_experts\":2" METHOD("mxfp4") "}}", NULL,
-        experts, "it is empty");
+        CONFIG(
+            "GptOssForCausalLM", "64", "2",
+            "1") ",\"num_local_experts\":2,\"rope_parameters\":{\"rope_type\":\"default\"}" METHOD("mxfp4") "}}",
+        NULL, experts, "it is empty");
 }
 
 static void test_scales(void **state)

@@ -40,7 +40,7 @@ static void put_windows(struct str *out, const struct arch *a)
     else if (a->window_period)
         str_printf(out, "all but each %dth", a->window_period);
     else
-        str_append(out, "none");
+        str_append(out, a->window_listed ? "those that the file lists" : "none");
 }
 
 static void put_experts(struct str *out, const struct arch *a)

@@ -68,6 +68,31 @@ MODELS = {
     "hunyuan": lambda: hf.HunYuanDenseV1ForCausalLM(hf.HunYuanDenseV1Config(**SMALL, head_dim=16)),
 }
 
+# The same, with other values in config.json: what an absent key, null and rare values mean. "like": the model's row above.
+ABSENT = object()
+S, F = "sliding_attention", "full_attention"
+EDITED = {
+    "gemma2-no-caps": ("gemma2", dict(attn_logit_softcapping=None, final_logit_softcapping=None)),
+    "gemma2-absent": ("gemma2", dict(attn_logit_softcapping=ABSENT, final_logit_softcapping=ABSENT, query_pre_attn_scalar=ABSENT,
+                                     layer_types=ABSENT, hidden_activation=ABSENT)),
+    "gemma3-cap": ("gemma3", dict(final_logit_softcapping=2.0)),
+    "gemma3-absent": ("gemma3", dict(query_pre_attn_scalar=ABSENT, rope_parameters=ABSENT, rms_norm_eps=ABSENT)),
+    "gemma-legacy": ("gemma", dict(hidden_act="gelu", hidden_activation=None)),
+    "cohere-absent": ("cohere", dict(logit_scale=ABSENT, rope_parameters=ABSENT, layer_norm_eps=ABSENT)),
+    "granite-absent": ("granite", dict(attention_multiplier=ABSENT, residual_multiplier=ABSENT, embedding_multiplier=ABSENT)),
+    "stablelm-absent": ("stablelm", dict(use_parallel_residual=ABSENT, rope_parameters=ABSENT)),
+    "neox-absent": ("gptneox", dict(rope_parameters=ABSENT, hidden_act=ABSENT, use_parallel_residual=ABSENT)),
+    "phi2-absent": ("phi2", dict(rope_parameters=ABSENT, hidden_act=ABSENT)),
+    "smollm3-absent": ("smollm3", dict(rope_parameters=ABSENT, no_rope_layers=ABSENT)),
+    "mixtral-absent": ("mixtral", dict(rope_parameters=ABSENT, sliding_window=3)),
+    "mistral-window": ("mistral", dict(sliding_window=3)),
+    "starcoder2-window": ("starcoder2", dict(sliding_window=3)),
+    "qwen2-window": ("qwen2-yarn", dict(sliding_window=3, use_sliding_window=True, max_window_layers=1, layer_types=ABSENT)),
+    "qwen3-window": ("qwen3", dict(sliding_window=3, use_sliding_window=True, layer_types=[S, F])),
+    "hunyuan-alpha": ("hunyuan", dict(rope_parameters=ABSENT, rope_theta=10000.0, rope_scaling=dict(
+        type="dynamic", alpha=1000.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0))),
+}
+
 
 def mix(z):
     """SplitMix64's finishing step, as base/hash.h has it."""
@@ -103,7 +128,8 @@ def spread(name, shape, gemma):
 out = sys.argv[1]
 manifest = {"ids": IDS, "rows": ROWS, "vocab": 64, "models": []}
 everything = []
-for name, make in MODELS.items():
+rows = [(name, make, {}) for name, make in MODELS.items()] + [(name, MODELS[like], edits) for name, (like, edits) in EDITED.items()]
+for name, make, edits in rows:
     if len(sys.argv) > 2 and name not in sys.argv[2:]:
         continue
     with tempfile.TemporaryDirectory() as folder:
@@ -113,11 +139,14 @@ for name, make in MODELS.items():
         path = os.path.join(folder, "model.safetensors")
         tensors = {k: (list(v.shape), *spread(k, v.shape, "Gemma" in kind.__name__)) for k, v in load_file(path).items()}
         save_file({k: numbers(k, *v) for k, v in tensors.items()}, path, metadata={"format": "pt"})
+        with open(os.path.join(folder, "config.json")) as f:
+            config = {**json.load(f), **edits}
+        config = {key: value for key, value in config.items() if value is not ABSENT}
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
         model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager").eval()
         with torch.no_grad():
             logits = model(torch.tensor([IDS])).logits[0, -ROWS:].to(torch.float32).numpy()
-        with open(os.path.join(folder, "config.json")) as f:
-            config = json.load(f)
         everything.append(logits)
         manifest["models"].append({"name": name, "config": config, "tensors": tensors})
         print(name, logits.std(), flush=True)
