@@ -89,8 +89,7 @@ const struct key_binding KEYS[] = {
       .name = "r",
       .label = "resume",
       .title = "resume",
-      .help =
-          "resume a stopped experiment or search (selected, or on screen); an undecided A/B with more time",
+      .help = "resume a stopped A/B or search; continue an undecided A/B",
       .command = "qdyno ab --resume ID" },
     { .action = DO_PAUSE,
       .key = { '|', 'P' },

@@ -15,7 +15,7 @@ double snapshot_limit_share(double rate, double limit)
 
 struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs)
 {
-    char canonical[CONFIG_LINE];
+    char canonical[CONFIG_LINE], estimated[CONFIG_LINE];
     struct config c;
     if (runs) *runs = 0;
     if (!config_parse(&c, line, NULL)) line = config_line(&c, canonical, sizeof canonical);
@@ -27,7 +27,7 @@ struct interval snapshot_decode_rate(const struct snapshot *s, const char *line,
                                   a->prediction.decode_high };
     }
     const struct line_estimates *j = &s->estimates;
-    if (config_parse(&c, j->text, NULL) || strcmp(config_line(&c, canonical, sizeof canonical), line) != 0)
+    if (config_parse(&c, j->text, NULL) || strcmp(config_line(&c, estimated, sizeof estimated), line) != 0)
         return (struct interval){ NAN, NAN, NAN };
     return (struct interval){ j->decode_tok_s, j->low, j->high };
 }

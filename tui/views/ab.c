@@ -216,7 +216,7 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     if (c->blocks > 1 && isfinite(c->e)) {
         snprintf(
             text, sizeof text,
-            "evidence %.3g (e-value; 20 decides): how much likelier the data are if A and %c differ; p %.2g",
+            "evidence %.3g where 20 is enough (e-value): how much likelier the data are if A and %c differ; p %.2g",
             c->e, 'A' + arm, c->p);
         detail_row(g, &left, ROLE_TEXT, text);
     }

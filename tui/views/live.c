@@ -213,8 +213,12 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     if (x->phase == PHASE_DONE && !running) {
         char text[EXPERIMENT_SENTENCE];
         const int from = plot >= PLOT_LEAST ? in.h - tail : at + 1;
-        grid_wrap(g, rect_rows(in, from, in.h - from), ROLE_TEXT,
-                  experiment_sentence(text, sizeof text, x, leader));
+        const int used = grid_wrap(g, rect_rows(in, from, in.h - from), ROLE_TEXT,
+                                   experiment_sentence(text, sizeof text, x, leader));
+        if (from + used >= in.h) return;
+        p = pen_at(g, in, 0, from + used);
+        pen_put(&p, ROLE_DIM, "next: ");
+        pen_field(&p, pen_left(&p), ROLE_TEXT, next_step(s, text, sizeof text));
         return;
     }
     p = pen_at(g, in, 0, in.h - 2);
@@ -234,7 +238,9 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
 
 static void box_advice(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    struct rect in = grid_box(g, area, "Advice", s->advice_count ? snapshot_caution(s) : NULL);
+    /* a prediction stands beside rates that were measured under load: it has to say what it is */
+    struct rect in = grid_box(g, area, s->advice_count ? "Advice (~ predicted, when quiet)" : "Advice",
+                              s->advice_count ? snapshot_caution(s) : NULL);
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0]   ? s->advice_state
@@ -258,7 +264,8 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
         pen_field(&p, MAX(in.w - 24, 8), i == chosen ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT | STYLE_BOLD,
                   a->line);
         char rate[48];
-        snprintf(rate, sizeof rate, "%s tok/s", figure_number(a->prediction.decode_tok_s).text);
+        snprintf(rate, sizeof rate, "%s%s tok/s", a->decode.runs ? "" : "~",
+                 figure_number(a->prediction.decode_tok_s).text);
         pen_field_right(&p, 14, ROLE_TEXT, isfinite(a->prediction.decode_tok_s) ? rate : "n/a");
         pen_field_right(&p, 7, ROLE_TEXT, figure_bytes(a->prediction.plan.total).text);
         p = pen_at(g, in, 2, y + 1);

@@ -259,6 +259,10 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
     struct rect inside = { area.x + 9, area.y, area.w - 9, area.h };
     if (inside.w < 8 || area.h < 3) return;
     if (c->blocks < 1) {
+        if (x->phase >= PHASE_DONE) {
+            grid_wrap(g, area, ROLE_DIM, "no block was kept, so there is no effect to show.");
+            return;
+        }
         grid_wrap(
             g, area, ROLE_DIM,
             "no block has been kept yet. Each block will be a dot here, inside the band of the interval at that time. "
@@ -372,12 +376,14 @@ void draw_control(struct pen *p, const struct experiment_state *x, int arm)
                    x->control_blocks, str_plural(x->control_blocks), experiment_noise_text(text, x, arm));
     else
         pen_value(p, "noise (A/A) ", "n/a");
-    if (x->estimand == ESTIMAND_LOADED)
-        pen_printf(p, ROLE_WARN, "   busy machine: %d of %d blocks disturbed, all count", x->disturbed,
-                   x->complete);
+    if (!x->complete && !x->discarded && !x->blocks)
+        pen_put(p, ROLE_DIM, x->phase >= PHASE_DONE ? "   no block was measured" : "   no block yet");
+    else if (x->estimand == ESTIMAND_LOADED)
+        pen_printf(p, ROLE_WARN, "   busy machine: %d of %d block%s disturbed, all count", x->disturbed,
+                   x->complete, str_plural(x->complete));
     else
-        pen_printf(p, x->discarded ? ROLE_WARN : ROLE_TEXT, "   %d of %d blocks left out", x->discarded,
-                   x->discarded + x->blocks);
+        pen_printf(p, x->discarded ? ROLE_WARN : ROLE_TEXT, "   %d of %d block%s left out", x->discarded,
+                   x->discarded + x->blocks, str_plural(x->discarded + x->blocks));
 }
 
 static void draw_cell(struct pen *p, const struct experiment_state *x)
