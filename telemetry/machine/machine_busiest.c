@@ -18,6 +18,19 @@ static int by_pid(const void *a, const void *b)
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
+/* A process that was started through /proc/self/exe, as our workers are, is called "exe": its program has the
+ * name that a reader knows. */
+static void name_resolve(struct process_row *r, const char *root)
+{
+    char link[PATH_MAX], path[PATH_MAX];
+    if (strcmp(r->name, "exe") != 0) return;
+    if (snprintf(link, sizeof link, "%s/proc/%d/exe", root, r->pid) >= (int)sizeof link) return;
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n <= 0) return; /* of another user */
+    path[n] = '\0';
+    snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof r->name - 1, path_file_name(path));
+}
+
 /* "PID (NAME) S PPID ... utime stime": the name may contain spaces and parentheses. */
 static bool row_read(struct process_row *r, const char *root, int pid)
 {
@@ -31,6 +44,7 @@ static bool row_read(struct process_row *r, const char *root, int pid)
                &system) != 3)
         return false;
     snprintf(r->name, sizeof r->name, "%.*s", (int)(close - open - 1), open + 1);
+    name_resolve(r, root);
     r->ticks = user + system;
     return true;
 }

@@ -548,8 +548,9 @@ static void busy_programs_are_named(void **state)
     write_file(root, "proc/20/stat", "20 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 20 20 0 0\n");   /* 20, own */
     write_file(root, "proc/21/stat", "21 (qdyno) R 20 1 1 0 -1 0 0 0 0 0 90 10 0 0\n");  /* 100, its worker */
     write_file(root, "proc/30/stat", "30 (qdyno) S 1 1 1 0 -1 0 0 0 0 0 20 20 0 0\n"); /* another one: 20, */
-    write_file(root, "proc/31/stat",
-               "31 (qdyno) R 30 1 1 0 -1 0 0 0 0 0 30 10 0 0\n"); /* and its worker: 40 */
+    write_file(root, "proc/31/stat", "31 (exe) R 30 1 1 0 -1 0 0 0 0 0 30 10 0 0\n"); /* and its worker: 40 */
+    snprintf(path, sizeof path, "%s/proc/31/exe", root);
+    assert_int_equal(symlink("/usr/bin/qdyno", path), 0); /* started through /proc/self/exe */
     assert_true(process_list_read(&after, root));
     assert_string_equal(process_lists_compare(text, sizeof text, &before, &after, 20),
                         "cc1 30 %, a) b (c 10 %, another qdyno 6 %, processes that ended meanwhile 12 %");

@@ -40,6 +40,7 @@ static void row_rate(struct grid *g, struct rect in, int row, const struct snaps
     pen_put(&p, ROLE_DIM, " tok/s ");
     pen_graph(&p, MIN(MAX(in.w - 34, 2), 40),
               &(struct graph){ r->series->v, r->series->n, 0, NAN, ROLE_GRAPH });
+    if (!isfinite(share)) return; /* the limit is unknown: the machine pane says how to measure it */
     pen_value(&p, " ", figure_percent(share).text);
     pen_put(&p, ROLE_DIM, share > 1 ? " (cache)" : r->limit_name);
 }
