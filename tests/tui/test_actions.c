@@ -212,6 +212,41 @@ static void an_undecided_run_continues_with_more_time(void **state)
     free(s);
 }
 
+/* A budget that cannot give a verdict is said before the start; Ctrl-T sets one that can. */
+static void a_short_budget_is_said_before_the_start(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    struct ui u = { .view = VIEW_LIVE };
+    press(&u, s, 'b');
+    s->checked.of = s->forecast_of = form_hash(&u.form, s->model_path);
+    s->forecast = (struct experiment_forecast){ .block_s = 70,
+                                                .control = 3,
+                                                .wanted = 10,
+                                                .given = 3,
+                                                .budget_s = 300,
+                                                .needed_s = 700,
+                                                .budget = "12m" };
+    CHECK(experiment_forecast_is_short(&s->forecast));
+    struct effect e = press(&u, s, UI_KEY_ENTER);
+    CHECK(e.is_error && !e.requests);
+    CHECK_CONTAINS(e.message, "70 s");
+    CHECK_CONTAINS(e.message, "Ctrl-T sets 12m");
+    CHECK_EQ(u.form.focus, AB_BUDGET);
+    press(&u, s, UI_CTRL('t'));
+    CHECK_STR(u.form.field[AB_BUDGET].text, "12m");
+    CHECK(!form_forecast(&u, s)); /* the forecast was about another budget */
+    e = press(&u, s, UI_KEY_ENTER);
+    CHECK(e.requests & REQUEST_START_EXPERIMENT);
+    CHECK_STR(e.job.text[START_BUDGET], "12m");
+
+    press(&u, s, 'b'); /* whoever wants the short run starts it with a second Enter */
+    s->checked.of = s->forecast_of = form_hash(&u.form, s->model_path);
+    CHECK(press(&u, s, UI_KEY_ENTER).is_error);
+    CHECK(press(&u, s, UI_KEY_ENTER).requests & REQUEST_START_EXPERIMENT);
+    free(s);
+}
+
 /* A field has ✓ only after the command's own check, and what that refuses does not start. */
 static void the_command_checks_the_form(void **state)
 {
@@ -315,6 +350,7 @@ int main(void)
         cmocka_unit_test(a_busy_machine_is_no_dead_end),
         cmocka_unit_test(the_running_load_changes),
         cmocka_unit_test(an_undecided_run_continues_with_more_time),
+        cmocka_unit_test(a_short_budget_is_said_before_the_start),
         cmocka_unit_test(the_command_checks_the_form),
         cmocka_unit_test(a_long_command_is_whole_or_refused),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),

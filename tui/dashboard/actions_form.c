@@ -28,6 +28,36 @@ static int refused_field(const struct ui *ui, const struct snapshot *s, const ch
     return -1;
 }
 
+/* A budget that cannot give a verdict is said before it is spent; Enter again starts anyway. */
+static bool budget_is_short(struct ui *ui, const struct snapshot *s, struct effect *out)
+{
+    char text[FORECAST_TEXT];
+    struct form *f = &ui->form;
+    const struct experiment_forecast *c = form_forecast(ui, s);
+    if (!c || f->warned || !experiment_forecast_is_short(c)) return false;
+    f->warned = true;
+    f->focus = form_budget_field(f->kind);
+    *out = effect_error("too short for a verdict: Ctrl-T sets %s, Enter starts anyway (%s)", c->budget,
+                        experiment_forecast_text(text, c));
+    return true;
+}
+
+/* Ctrl-T: the budget that a verdict needs. */
+static struct effect budget_set(struct ui *ui, const struct snapshot *s)
+{
+    struct form *f = &ui->form;
+    const struct experiment_forecast *c = form_forecast(ui, s);
+    const int field = form_budget_field(f->kind);
+    if (field < 0) return effect_error("this form has no budget for a verdict");
+    if (!c || !c->budget[0])
+        return effect_error("%s",
+                            c && c->unknown[0] ? c->unknown : "how long a block takes is not known yet");
+    form_put(f, field, c->budget);
+    f->field[field].touched = true;
+    f->focus = field;
+    return effect_message("budget %s: enough for a verdict where the blocks agree", c->budget);
+}
+
 struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
 {
     struct form *f = &ui->form;
@@ -42,6 +72,7 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     if (action_run_form(ui, s, &e)) return e;
     if (f->kind == FORM_SETTING) return action_set(ui, s);
     if (f->kind == FORM_LOAD) return action_change_load(ui, s);
+    if (budget_is_short(ui, s, &e)) return e;
     switch (f->kind) {
     case FORM_AB: e = action_start_ab(ui, s); break;
     case FORM_RESUME: e = action_resume_with(ui, s); break;
@@ -257,6 +288,7 @@ struct effect action_form_key(struct ui *ui, const struct snapshot *s, int key)
     if (f->kind == FORM_PALETTE) return palette_key(ui, s, key);
     if (f->kind == FORM_FILTER) return filter_key(ui, s, key);
     if (key == UI_CTRL('y')) return action_copy(ui, s);
+    if (key == UI_CTRL('t')) return budget_set(ui, s);
     if (key == UI_KEY_F1 || (key == '?' && !field_takes_question_mark(form_asks(f)))) {
         ui->explains = true;
         ui->explains_row = 0;

@@ -114,7 +114,7 @@ void job_change_server(struct background *b, const struct job *j); /* 0 config l
 void job_run_command(struct background *b, const struct job *j);
 void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
 /* 0 to FORM_FIELDS - 1: the fields; FORM_CHECK_MODEL: the model; id: form_hash(); other_id: enum form_kind */
-enum { FORM_CHECK_MODEL = FORM_FIELDS };
+enum { FORM_CHECK_RUN = 1, FORM_CHECK_MODEL = FORM_FIELDS }; /* RUN: of FORM_RESUME, which has one field */
 void job_check_form(struct background *b, const struct job *j);
 void job_estimate_lines(struct background *b,
                         const struct job *j); /* 0 config line, id cursor; 1 model; 2 workload */

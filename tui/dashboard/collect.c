@@ -237,6 +237,8 @@ static void request_check(struct dashboard *d)
     if (d->lookups.checked == want || d->s->checked.of == want) return;
     for (int i = 0; i < FORMS[f->kind].fields; i++) job_put_text(&j, i, f->field[i].text);
     job_put_text(&j, FORM_CHECK_MODEL, d->s->model_path);
+    if (f->kind == FORM_RESUME)
+        snprintf(j.text[FORM_CHECK_RUN], sizeof j.text[0], "%lld", (long long)f->about);
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) d->lookups.checked = want;
 }
 

@@ -17,23 +17,67 @@ static void refuse(struct form_checked *out, int field, enum err_code rc, const 
              why->message);
 }
 
-/* The arms as `qdyno ab` opens them. */
-static void check_ab(struct form_checked *out, const struct job *j, const char *model, struct err *why)
+/* What the budget gives: after the checks, because it may have to hash a model. */
+static void forecast(struct background *b, const struct job *j, struct experiment_spec *s)
+{
+    struct err why;
+    struct experiment_forecast f;
+    struct correction *correction = NULL;
+    struct db *d = NULL;
+    const int field = form_budget_field((enum form_kind)j->other_id);
+    pthread_mutex_lock(&b->lock);
+    struct machine m = b->known.machine;
+    struct machine_ceilings c = b->known.ceilings;
+    const bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
+    pthread_mutex_unlock(&b->lock);
+    if (!machine_known || str_to_seconds(j->text[field], &s->budget_s) == false) return;
+    if (db_open(&d, b->db_path, &why)) d = NULL;
+    if (d && known && correction_load(&correction, d, m.id, &c, &why)) correction = NULL;
+    experiment_forecast(
+        &f, s,
+        &(struct forecast_sources){
+            .db = d, .machine = &m, .ceilings = known ? &c : NULL, .correction = correction });
+    correction_free(correction);
+    db_close(d);
+    pthread_mutex_lock(&b->lock);
+    b->known.forecast = f;
+    b->known.forecast_of = (uint64_t)j->id;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* The arms as `qdyno ab` opens them. False: there is nothing to forecast. */
+static bool check_ab(struct form_checked *out, struct experiment_spec *s, const struct job *j,
+                     const char *model, struct err *why)
 {
     static const enum form_ab FIELDS[] = { AB_A, AB_B, AB_MORE };
-    struct experiment_spec *s = calloc(1, sizeof *s);
-    if (!s || workload_parse(&s->workload, j->text[AB_WORKLOAD], why)) {
-        free(s);
-        return; /* the field says so itself */
-    }
+    bool good = true;
+    if (workload_parse(&s->workload, j->text[AB_WORKLOAD], why)) return false; /* the field says so itself */
     str_put(s->model, sizeof s->model, model);
     s->arms = j->text[AB_MORE][0] ? 3 : 2;
     for (int arm = 0; arm < s->arms; arm++) {
         const enum form_ab field = FIELDS[arm];
-        if (!config_parse(&s->config[arm], j->text[field], why))
-            refuse(out, (int)field, experiment_check_arm(s, arm, why), why);
+        const bool parsed = !config_parse(&s->config[arm], j->text[field], why);
+        if (parsed) refuse(out, (int)field, experiment_check_arm(s, arm, why), why);
+        good = good && parsed && !out->refusal[field][0];
     }
-    free(s);
+    s->margin = 0.01;
+    const char *quality = j->text[AB_QUALITY];
+    if (!form_says_no(quality)) {
+        enum { CHUNKS = 64 }; /* as `ab --quality` */
+        s->quality_chunks = CHUNKS;
+        str_put(s->quality_file, sizeof s->quality_file,
+                strcmp(quality, "yes") ? quality : "the model's text");
+    }
+    return good;
+}
+
+/* The run of FORM_RESUME with the time in the form. */
+static bool resumed_spec(struct experiment_spec *s, const struct job *j)
+{
+    int64_t id;
+    if (!str_to_i64(j->text[FORM_CHECK_RUN], &id) || !id) return false;
+    *s = (struct experiment_spec){ .resume_id = id, .arms = 2, .margin = 0.01 };
+    return true;
 }
 
 /* A config line that runs with its usual context. */
@@ -87,10 +131,17 @@ void job_check_form(struct background *b, const struct job *j)
     struct err why = { 0 };
     struct form_checked *out = calloc(1, sizeof *out);
     const char *model = j->text[FORM_CHECK_MODEL];
-    if (!out) return;
+    struct experiment_spec *spec = calloc(1, sizeof *spec);
+    bool forecasts = false;
+    if (!out || !spec) {
+        free(out);
+        free(spec);
+        return;
+    }
     out->of = (uint64_t)j->id;
     switch ((enum form_kind)j->other_id) {
-    case FORM_AB: check_ab(out, j, model, &why); break;
+    case FORM_AB: forecasts = check_ab(out, spec, j, model, &why); break;
+    case FORM_RESUME: forecasts = resumed_spec(spec, j); break;
     case FORM_WRITE:
         for (int i = 1; i <= SIDEBYSIDE_ARMS; i++) check_line(out, i, j->text[i], model, &why);
         break;
@@ -102,5 +153,7 @@ void job_check_form(struct background *b, const struct job *j)
     pthread_mutex_lock(&b->lock);
     b->known.checked = *out;
     pthread_mutex_unlock(&b->lock);
+    if (forecasts) forecast(b, j, spec);
+    free(spec);
     free(out);
 }

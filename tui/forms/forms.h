@@ -177,6 +177,7 @@ struct form {
     int chosen;    /* index of the selected suggestion, -1: none */
     int64_t about; /* id of the run the form is about, 0: none */
     bool tried;    /* Enter was pressed while a field was invalid: show errors of empty fields, too */
+    bool warned;   /* the budget was said to be too short: the next Enter starts anyway */
 };
 
 struct form_description {

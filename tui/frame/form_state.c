@@ -29,6 +29,18 @@ enum field_state form_field_state(const struct ui *u, const struct snapshot *s, 
     return **reason ? FIELD_REFUSED : FIELD_GOOD;
 }
 
+int form_budget_field(enum form_kind kind)
+{
+    return kind == FORM_AB ? (int)AB_BUDGET : kind == FORM_RESUME ? 0 : -1;
+}
+
+const struct experiment_forecast *form_forecast(const struct ui *u, const struct snapshot *s)
+{
+    const bool about_it = form_budget_field(u->form.kind) >= 0 &&
+                          s->forecast_of == form_hash(&u->form, s->model_path);
+    return about_it ? &s->forecast : NULL;
+}
+
 const char *proposed_line(const struct snapshot *s, const char *other)
 {
     for (int i = 0; i < s->proposals.count; i++)

@@ -265,7 +265,9 @@ struct snapshot {
     struct baseline_list baselines;
     struct line_estimates estimates;
     struct form_checked checked;
-    struct proposals proposals; /* for the model */
+    uint64_t forecast_of;                /* form_hash() of the texts of the forecast; 0: none yet */
+    struct experiment_forecast forecast; /* what the budget in the form of an A/B gives */
+    struct proposals proposals;          /* for the model */
 };
 
 /* Share of a limit that is used. At 1 or above the weights came from a cache and not from memory. NAN
@@ -562,6 +564,11 @@ int experiment_selected(const struct experiment_state *x, const struct ui *u);
  * own check. FIELD_CHECKING: not known yet. *why (may be NULL): the reason of FIELD_REFUSED, borrowed. */
 enum field_state { FIELD_CHECKING, FIELD_GOOD, FIELD_REFUSED };
 enum field_state form_field_state(const struct ui *u, const struct snapshot *s, int field, const char **why);
+
+/* What the budget in the open form gives; NULL: not known yet, or the form starts no A/B. */
+const struct experiment_forecast *form_forecast(const struct ui *u, const struct snapshot *s);
+/* The field with the budget of the form; -1: it has none that a forecast is about. */
+int form_budget_field(enum form_kind kind);
 
 /* A configuration that runs on the model and differs from `other` ("default", or a config line), for the next
  * A/B and for the commands on screen; proposed_method(): one whose answers differ. "threads=1", which runs on

@@ -224,6 +224,14 @@ static void form_draw_notes(struct grid *g, struct rect in, const struct snapsho
                        figure_number(rate.upper).text, runs ? "measured before" : "predicted");
         used++;
     }
+    const struct experiment_forecast *c = form_forecast(u, s);
+    if (c && !say && in.h > used && f->focus == form_budget_field(f->kind)) {
+        char forecast[FORECAST_TEXT], line[FORECAST_TEXT + 48];
+        const bool is_short = experiment_forecast_is_short(c);
+        snprintf(line, sizeof line, "%s%s%s", experiment_forecast_text(forecast, c),
+                 is_short ? "; Ctrl-T sets " : "", is_short ? c->budget : "");
+        used += grid_wrap(g, rect_rows(in, used, in.h - used), is_short ? ROLE_WARN : ROLE_TEXT, line);
+    }
     if (in.h > used)
         grid_wrap(g, rect_rows(in, used, in.h - used), ROLE_DIM,
                   f->kind == FORM_COMMAND ? ui_command_hint(u, hint, sizeof hint)
