@@ -30,8 +30,11 @@ struct applied {
     char line[2048];                          /* the same as a config line */
     char path[4096];                          /* path of the file */
     char model_sha256[HASH_HEX], machine[16]; /* machine it was made for; "" when the file does not say */
-    char because[256], when[32];              /* "" when the file does not say */
+    char because[512], when[32];              /* "" when the file does not say */
     int64_t run_id;                           /* run that proved it; 0: none given */
+    /* what other programs did to the machine when it was found (experiment_run_load_text); "": nothing is
+     * recorded */
+    char load[160];
 };
 
 /* Read the config kept for this model. *found false (ERR_OK): there is none. Creates nothing. Errors: ERR_IO
@@ -48,6 +51,7 @@ struct apply_request {
     const struct machine *machine;
     const char *because; /* one line; NULL: "chosen by hand" */
     int64_t run_id;
+    const char *load; /* as in struct applied; NULL: nothing is recorded */
 };
 enum err_code apply_write(struct applied *out, const struct apply_request *r, struct err *why);
 
@@ -62,6 +66,11 @@ enum err_code apply_undo(struct applied *out, const char *model_path, bool *foun
 /* Find the config line in a file: the last line that is neither empty nor a comment. Errors: ERR_FORMAT when
  * there is none; as file_read, config_parse. */
 enum err_code config_file_read(struct config *out, const char *path, struct err *why);
+
+/* Append the command that compares a config with the current one once the machine is quiet: "qdyno ab -m
+ * MODEL default threads=1 -w tg64 --estimand quiet --wait-quiet 1h". */
+void advice_confirm_command(struct str *out, const char *model_path, const char *current, const char *line,
+                            const char *workload);
 
 /* The llama.cpp command lines closest to a config: one that runs a server, preceded by a `qdyno quantize` if
  * the recipe makes a new file. notes: settings without an equivalent there, and their effect; "" when there
@@ -111,7 +120,10 @@ struct evidence {
     struct {
         int64_t run, confirm_run;
         char line[CONFIG_LINE], because[512];
-        bool better; /* than the configuration that was in use; false: that one was kept */
+        char candidate[CONFIG_LINE]; /* the best one that it compared, better or not; "" none */
+        char load[160]; /* what other programs did to the machine then (experiment_run_load_text); "" nothing
+                         */
+        bool better;    /* than the configuration that was in use; false: that one was kept */
         enum goal goal;
     } found;
 };

@@ -69,6 +69,7 @@ static enum err_code config_file_parse(struct applied *out, const char *path, st
     header_get(text, "machine", out->machine, sizeof out->machine);
     header_get(text, "because", out->because, sizeof out->because);
     header_get(text, "when", out->when, sizeof out->when);
+    header_get(text, "load", out->load, sizeof out->load);
     header_get(text, "run", number, sizeof number);
     str_to_i64(number, &out->run_id);
     free(text);
@@ -174,6 +175,7 @@ static void config_file_write(FILE *f, const struct applied *a, const char *mode
     if (a->run_id) snprintf(number, sizeof number, "%lld", (long long)a->run_id);
     comment_append(f, "run", number);
     comment_append(f, "because", a->because);
+    comment_append(f, "load", a->load);
     fprintf(f, "%s\n", a->line);
 }
 
@@ -208,6 +210,7 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     config_line(r->config, a.line, sizeof a.line);
     if (r->machine) snprintf(a.machine, sizeof a.machine, "%s", r->machine->id);
     snprintf(a.because, sizeof a.because, "%s", r->because ? r->because : "chosen by hand");
+    snprintf(a.load, sizeof a.load, "%s", r->load ? r->load : "");
     clock_iso8601(clock_unix_ms(), a.when, sizeof a.when);
     rc = previous_keep(a.path, why);
     if (!rc) rc = atomic_file_open(&f, a.path, why);

@@ -36,6 +36,18 @@ static void advice_set_gpu_check(struct advice *v, const char *path)
     str_free(&s);
 }
 
+void advice_confirm_command(struct str *out, const char *model_path, const char *current, const char *line,
+                            const char *workload)
+{
+    const char *const word[] = { model_path, current, line, workload };
+    const char *const before[] = { "qdyno ab -m ", " ", " ", " -w " };
+    for (size_t i = 0; i < COUNT_OF(word); i++) {
+        str_append(out, before[i]);
+        word_append(out, word[i]);
+    }
+    str_append(out, " --estimand quiet --wait-quiet 1h");
+}
+
 void advice_set_check(struct advice *v, const char *path)
 {
     struct str s = { 0 };

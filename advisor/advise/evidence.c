@@ -114,6 +114,8 @@ static void found_read(struct evidence *e, const struct run_row *row)
         e->found.better = !strcmp(row->verdict, "better");
         config_line(&config, e->found.line, sizeof e->found.line);
         snprintf(e->found.because, sizeof e->found.because, "%s", json_get_str(o, "because", ""));
+        snprintf(e->found.candidate, sizeof e->found.candidate, "%s", json_get_str(o, "candidate", ""));
+        snprintf(e->found.load, sizeof e->found.load, "%s", json_get_str(o, "load", ""));
     }
     json_decref(o);
     json_decref(spec);

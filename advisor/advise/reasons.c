@@ -32,8 +32,9 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
     const struct evidence *e = a->o->evidence;
     if (v->prediction.on_gpu || !e) return;
     if (v->found)
-        reason_append(s, "%s by the newest search, run %lld",
-                      e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run);
+        reason_append(s, "%s by the newest search, run %lld%s%.90s",
+                      e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run,
+                      *e->found.load ? ", on a busy machine: " : "", e->found.load);
     if (v->decode.runs)
         reason_append(s, "measured in %d run%s, the newest is run %lld", v->decode.runs,
                       v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0]);

@@ -357,7 +357,8 @@ static void plan_once(struct experiment *x)
 static bool race_time_is_up(const struct experiment *x)
 {
     const double begun = x->clock.blocks_begun_s, spent = experiment_elapsed(x) - begun;
-    return x->state.spec.race && spent >= (spent + experiment_budget_left(x)) * 2 / 3;
+    return x->state.spec.race && !x->state.spec.race_only &&
+           spent >= (spent + experiment_budget_left(x)) * 2 / 3;
 }
 
 static bool phase_is_over(struct experiment *x, enum cell_phase phase)
@@ -414,7 +415,7 @@ static enum flow confirm_winner(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
     const struct comparison *c = &s->comparison[s->headline];
-    if (!s->spec.race || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0)
+    if (!s->spec.race || s->spec.race_only || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0)
         return FLOW_CONTINUE;
     experiment_log_event(x, "race",
                          "arm %c (%.80s) leads after %d block%s; it is now measured again, against A only",

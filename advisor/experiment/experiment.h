@@ -293,6 +293,7 @@ struct experiment_spec {
     enum turns_mode turns;
     double wait_quiet_s; /* wait so long for a quiet machine before the first measurement; 0: do not wait */
     bool race;           /* drop arms that cannot win, then measure the winner again against A */
+    bool race_only; /* with race: without that last measurement, which the caller makes in a run of its own */
     /* text for the quality of every challenger against A; "": not requested. ctx 0: 512 tokens; chunks 0: all
      */
     char quality_file[512];
@@ -617,6 +618,23 @@ struct interval evidence_interval(const struct comparison *c, int n, double conf
 /* Whether other programs react to the arms, which breaks every design: at 5 %, at all interim analyses
  * together, they ran more beside one of them. */
 bool experiment_load_reacts(const struct experiment_state *s);
+
+/* What other programs did to the machine while the blocks of the verdict were measured. A setting that was
+ * found beside a load may be the best one beside that load only: a thread less, say, because a core was
+ * taken. */
+struct run_load {
+    bool loaded; /* the result rests on blocks beside other programs: it need not hold on a quiet machine */
+    double others_busy;      /* share of all processor time, mean over the cells that count; NAN unknown */
+    int blocks, undisturbed; /* of the comparison: complete ones, and those without a disturbance */
+};
+/* `loaded`: disturbed blocks count, and either fewer than BLOCKS_FOR_A_CLAIM undisturbed ones exist or other
+ * programs used more of the processors than a block may have to count as undisturbed (CONTAMINATION). arm: a
+ * challenger. Pure. */
+struct run_load experiment_run_load(const struct experiment_state *s, int arm);
+/* "other programs used 65 % of the processors, 12 of 12 blocks were disturbed"; "" when not loaded. Returns
+ * buf. */
+enum { RUN_LOAD_TEXT = 120 };
+char *experiment_run_load_text(char buf[RUN_LOAD_TEXT], const struct run_load *l);
 
 /* The comparison that the run's verdict is about. */
 const struct comparison *experiment_headline(const struct experiment_state *s);

@@ -325,6 +325,7 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put_str(o, "estimand", ESTIMANDS[s->estimand]);
     json_put_str(o, "turns", TURNS[s->turns]);
     json_put_bool(o, "race", s->race);
+    if (s->race_only) json_put_bool(o, "race_only", true);
     json_put_str(o, "quality_file", *s->quality_file ? s->quality_file : NULL);
     json_put_int(o, "quality_ctx", s->quality_ctx);
     json_put_int(o, "quality_chunks", s->quality_chunks);
@@ -387,6 +388,7 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     s->estimand = estimand_parse(json_get_str(object, "estimand", "quiet"));
     s->turns = turns_parse(json_get_str(object, "turns", "off"));
     s->race = json_get_bool(object, "race", false);
+    s->race_only = json_get_bool(object, "race_only", false);
     snprintf(s->quality_file, sizeof(s->quality_file), "%s", json_get_str(object, "quality_file", ""));
     s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);
     s->quality_chunks = (int)json_get_int(object, "quality_chunks", 0);

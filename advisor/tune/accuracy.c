@@ -52,7 +52,8 @@ void tune_task_release(struct tuning *t)
 bool tune_accuracy_missing(const struct tuning *t, int i)
 {
     const struct tune_candidate *c = &t->known.list[i];
-    return t->task.o->limits.accuracy > 0 && i > 0 && isnan(c->accuracy_lower) && !c->accuracy_failed;
+    return t->task.o->limits.accuracy > 0 && i > 0 && !c->same_answers && isnan(c->accuracy_lower) &&
+           !c->accuracy_failed;
 }
 
 static bool goes_on(void *arg, int done, int of, int right)

@@ -70,8 +70,15 @@ void tune_estimate_speed(const struct tuning *t, int i, double *mean, double *sd
     *sd = sqrt(believed * own / (believed + own));
 }
 
+bool tune_quality_known(const struct tune_candidate *c)
+{
+    return c->same_answers || !isnan(c->kld);
+}
+
+/* A candidate that answers as the current configuration does loses nothing against it. */
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c)
 {
+    if (c->same_answers) return true;
     const struct tune_limits *l = &t->task.o->limits;
     if (l->accuracy > 0 && (c->accuracy_failed || c->accuracy_lower < -l->accuracy)) return false;
     return c->kld <= l->kld && (!(l->ppl_ratio > 0) || c->ppl_ratio - 1 <= l->ppl_ratio);
@@ -82,7 +89,7 @@ double tune_feasibility(const struct tuning *t, int i)
     const struct tune_candidate *c = &t->known.list[i];
     double mean, sd;
     if (c->failed || c->quality_failed) return 0;
-    if (!isnan(c->kld)) return tune_within_limits(t, c);
+    if (tune_quality_known(c)) return tune_within_limits(t, c);
     tune_estimate_kld(t, i, &mean, &sd);
     return 0.5 * erfc((mean - log(t->task.o->limits.kld)) / (sd * sqrt(2)));
 }
@@ -102,8 +109,15 @@ double tune_score(const struct tuning *t, const struct tune_candidate *c, double
     double s = w->speed * (ln_rate - log(a->timings ? a->normalized_rate : a->predicted));
     s -= w->memory * log((double)c->memory_bytes / (double)a->memory_bytes);
     s -= w->energy * log(c->read_bytes / a->read_bytes);
-    if (w->kld > 0) s -= w->kld * (kld_or_estimate(t, c) - (isnan(a->kld) ? 0 : a->kld));
+    if (w->kld > 0 && !c->same_answers) s -= w->kld * (kld_or_estimate(t, c) - (isnan(a->kld) ? 0 : a->kld));
     return s - 0.0005 * c->settings; /* prefer fewer settings among equals */
+}
+
+int64_t tune_timed(const struct tuning *t)
+{
+    int64_t n = 0;
+    for (int i = 1; i < t->known.n; i++) n += t->known.list[i].timings > 0;
+    return n;
 }
 
 int tune_best(const struct tuning *t, int except)
@@ -115,7 +129,7 @@ int tune_best(const struct tuning *t, int except)
         double mean, sd;
         if (i == except || !c->timings || c->failed) continue;
         /* the current config is exempt from the limits */
-        if (i && (isnan(c->kld) || !tune_within_limits(t, c))) continue;
+        if (i && (!tune_quality_known(c) || !tune_within_limits(t, c))) continue;
         tune_estimate_speed(t, i, &mean, &sd);
         const double s = tune_score(t, c, mean);
         if (s <= most) continue;
@@ -131,7 +145,7 @@ static bool quality_first(const struct tuning *t, int i, double chance, double b
 {
     const struct tune_candidate *c = &t->known.list[i];
     double mean, sd;
-    if (!isnan(c->kld)) return false;
+    if (tune_quality_known(c)) return false;
     if (c->timings) return true;
     tune_estimate_speed(t, i, &mean, &sd);
     const double speed = fmax(TUNE_WEIGHTS[t->task.o->goal].speed, 1e-3);
@@ -142,11 +156,10 @@ static bool quality_first(const struct tuning *t, int i, double chance, double b
     return (1 - chance) / quality_s > too_slow / timing_s;
 }
 
-bool tune_next(const struct tuning *t, double least, double left_s, int most_timings, struct tune_choice *out)
+bool tune_next(const struct tuning *t, const struct tune_bounds *b, struct tune_choice *out)
 {
     const int leader = tune_best(t, -1);
-    /* until one is found, accept measurements that take longer than the time left */
-    const bool found = tune_best(t, 0) > 0;
+    const double left_s = tune_best(t, 0) > 0 ? b->left_s : b->all_left_s;
     const double weight = fmax(TUNE_WEIGHTS[t->task.o->goal].speed, 1e-3);
     double best = 0, most = 0, mean, sd;
     if (leader >= 0) {
@@ -159,18 +172,19 @@ bool tune_next(const struct tuning *t, double least, double left_s, int most_tim
         const double chance = tune_feasibility(t, i);
         if (!(chance > 0)) continue;
         tune_estimate_speed(t, i, &mean, &sd);
-        if (c->timings >= most_timings && !isnan(c->kld)) continue;
+        if (c->timings >= b->most_timings && tune_quality_known(c)) continue;
         double improvement = chance * expected_improvement(tune_score(t, c, mean), weight * sd, best);
-        if (i == leader && !isnan(c->kld))
+        if (i == leader && tune_quality_known(c))
             /* the leader was selected as a maximum, so its rate is biased upwards: measure it again */
             improvement = 0.25 * weight * sd / (1 + c->timings);
         const double need_s = (c->timings                       ? 0
                                : isnan(t->costs.timing.seconds) ? 1
                                                                 : t->costs.timing.seconds) +
-                              (isnan(c->kld) ? isnan(t->costs.quality.seconds) ? 1 : t->costs.quality.seconds
-                                             : 0) +
+                              (tune_quality_known(c)             ? 0
+                               : isnan(t->costs.quality.seconds) ? 1
+                                                                 : t->costs.quality.seconds) +
                               tune_make_s(t, i);
-        if (improvement < least || (found && need_s > left_s)) continue;
+        if (improvement < b->least || need_s > left_s) continue;
         const double rate = improvement / fmax(need_s, 1e-3 + 0.25 * (isnan(t->costs.timing.seconds)
                                                                           ? 1
                                                                           : t->costs.timing.seconds));

@@ -1,9 +1,9 @@
 /* advisor/tune/foreign.c - a search over settings of other engines (tune_is_foreign).
  *
- * Nothing predicts how fast another engine is, so every config is measured. Up to seven run as one race
- * against the current config, which then confirms its winner on new blocks. More are raced in groups against
- * the best config so far; a last A/B compares the best of all with the current config, because the measured
- * effect of a selected maximum is biased upwards. */
+ * Nothing predicts how fast another engine is, so every config is measured: in groups of up to seven, each in
+ * a race against the best config so far, with half of the budget. The other half is kept for a last A/B that
+ * compares the best of all with the current config, because the measured effect of a selected maximum is
+ * biased upwards. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,9 @@
 #include "advisor/tune/parts.h"
 
 enum { GROUP = EXPERIMENT_ARMS - 1 };
-static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, where there are several groups */
+/* Of the budget, kept for the A/B of the best config, where there are several: engines need long to start, so
+ * that a claim needs much of the time. */
+static const double CONFIRM_SHARE = 0.5;
 
 struct foreign {
     const struct tune_options *o;
@@ -20,6 +22,7 @@ struct foreign {
     struct config *config;       /* [n + 1], owned; [0] is the current one */
     struct tune_candidate *seen; /* [n + 1], owned by the result */
     int n, best;                 /* best: index of the champion so far */
+    double pair_s;               /* of a block of two arms, as measured so far; NAN unknown */
     int64_t begun_ns;
     struct tune_progress now;
 };
@@ -82,6 +85,7 @@ static enum err_code configs_list(struct foreign *f, const struct tune_space *s,
                                               .kld_se = NAN,
                                               .ppl_ratio = NAN,
                                               .score = NAN };
+        f->seen[i].same_answers = foreign_same_answers(&f->config[0], &f->config[i]);
         config_line(&f->config[i], f->seen[i].line, sizeof f->seen[i].line);
     }
     f->out->space = f->out->fitting = f->n;
@@ -132,7 +136,8 @@ static enum err_code foreign_report(void *ctx, const struct experiment_state *s,
     now->what = s->running_arm >= 0 ? "speed" : "";
     snprintf(now->config, sizeof now->config, "%s", s->arm[running].line);
     snprintf(now->challenger, sizeof now->challenger, "%s", s->arm[arm].line);
-    snprintf(now->why, sizeof now->why, "no prediction knows other engines: all configs are measured");
+    snprintf(now->why, sizeof now->why,
+             "qdyno cannot predict the speed of another engine, so every configuration is measured");
     const struct comparison *c = comparison_of(s, arm);
     now->effect = c->effect;
     now->verdict = c->verdict;
@@ -146,30 +151,54 @@ static enum err_code foreign_report(void *ctx, const struct experiment_state *s,
     return ERR_OK;
 }
 
-/* What the experiment says of its arms; index[k] is the config of arm k. */
-static void arms_read(struct foreign *f, const struct experiment_state *s, const int index[])
+/* How fast arm k is relative to arm A: from blocks in which both ran, otherwise from the cells that there
+ * are. NAN: unknown. */
+static double ratio_of(const struct experiment_state *s, int k)
 {
+    const struct comparison *c = comparison_of(s, k);
+    if (k && c->blocks && isfinite(c->effect.estimate)) return exp(c->effect.estimate);
+    return s->arm[k].rate / s->arm[0].rate;
+}
+
+/* What the experiment says of its arms; index[k] is the config of arm k. The machine changes between
+ * experiments, so normalized rates are relative to the current config, which the first experiment measured.
+ */
+static void arms_read(struct foreign *f, const struct experiment_state *s, const int index[], bool last)
+{
+    struct tune_candidate *a = &f->seen[index[0]];
+    if (isnan(a->normalized_rate) && s->arm[0].rate > 0) a->normalized_rate = s->arm[0].rate;
     for (int k = 0; k < s->spec.arms; k++) {
         struct tune_candidate *c = &f->seen[index[k]];
         const struct experiment_arm *arm = &s->arm[k];
         c->failed = arm->failed;
         snprintf(c->error, sizeof c->error, "%.*s", (int)sizeof c->error - 1, arm->error);
         c->timings += arm->cells;
-        if (arm->rate > 0) c->rate = c->normalized_rate = arm->rate;
+        /* a comparison with too few blocks says less than the race before it */
+        if (last && comparison_of(s, 1)->blocks < BLOCKS_FOR_A_CLAIM && c->rate > 0) continue;
+        if (arm->rate > 0) c->rate = arm->rate;
+        if (k && arm->rate > 0) c->normalized_rate = ratio_of(s, k) * a->normalized_rate;
         if (arm->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)arm->value[METRIC_PEAK_MEMORY];
     }
+    if (s->block_s > 0) f->pair_s = s->block_s * 2 / s->spec.arms;
 }
 
-/* The challenger with the largest effect that is not certainly worse; 0: none is faster. */
-static int leader_of(const struct experiment_state *s)
+/* The config with the largest rate of the table that the result lists. 0: the current one. */
+static int fastest_of(const struct foreign *f)
 {
     int best = 0;
-    for (int k = 1; k < s->spec.arms; k++) {
-        const double mine = comparison_of(s, k)->effect.estimate;
-        if (s->arm[k].failed || !(mine > 0)) continue;
-        if (!best || mine > comparison_of(s, best)->effect.estimate) best = k;
-    }
+    for (int i = 1; i <= f->n; i++)
+        if (!f->seen[i].failed && f->seen[i].normalized_rate > 0 &&
+            !(f->seen[i].normalized_rate <= f->seen[best].normalized_rate))
+            best = i;
     return best;
+}
+
+/* Of no use to a claim where it would take the time that the blocks need. */
+static int control_blocks_of(const struct foreign *f, double budget_s, bool last)
+{
+    enum { CONTROL = 3 };
+    if (!last || (tune_fewest_blocks(2) + CONTROL) * f->pair_s > budget_s) return -1; /* false for NAN */
+    return 0; /* as many as is usual */
 }
 
 static enum err_code arms_compare(struct foreign *f, const int index[], int arms, double budget_s, bool last,
@@ -181,8 +210,9 @@ static enum err_code arms_compare(struct foreign *f, const int index[], int arms
                                       .workload = f->o->workload,
                                       .margin = 0.01,
                                       .budget_s = budget_s,
-                                      .control_blocks = last ? 0 : -1,
+                                      .control_blocks = control_blocks_of(f, budget_s, last),
                                       .race = arms > 2,
+                                      .race_only = arms > 2,
                                       .seed = f->o->seed,
                                       .estimand = f->o->estimand };
     snprintf(spec->model, sizeof spec->model, "%s", f->o->model_path);
@@ -190,13 +220,13 @@ static enum err_code arms_compare(struct foreign *f, const int index[], int arms
     const enum err_code rc = tune_experiment(f->o, spec, s, foreign_report, f, why);
     free(spec);
     f->out->run_id = s->run_id;
-    arms_read(f, s, index);
+    arms_read(f, s, index, last);
     return rc;
 }
 
 /* ---------------------------------------------------------------- the search */
 
-/* All groups but one that is alone, each against the best config so far. */
+/* All configs in groups, each against the best config so far. */
 static enum err_code groups_race(struct foreign *f, struct experiment_state *s, struct err *why)
 {
     const int groups = (f->n + GROUP - 1) / GROUP;
@@ -206,9 +236,34 @@ static enum err_code groups_race(struct foreign *f, struct experiment_state *s, 
         int index[EXPERIMENT_ARMS] = { f->best }, arms = 1;
         for (int i = from; i < from + GROUP && i <= f->n; i++) index[arms++] = i;
         rc = arms_compare(f, index, arms, budget_s, false, s, why);
-        if (!rc) f->best = index[leader_of(s)];
+        if (!rc) f->best = fastest_of(f);
     }
     return rc;
+}
+
+/* Why the current config stays: the table has none that is faster, or nothing could be measured. */
+static void explain_kept(const struct foreign *f)
+{
+    const struct tune_candidate *next = NULL, *failed = NULL, *a = &f->seen[0];
+    char *because = f->out->because;
+    for (int i = 1; i <= f->n; i++) {
+        const struct tune_candidate *c = &f->seen[i];
+        if (c->failed) failed = c;
+        if (c->failed || !(c->normalized_rate > 0)) continue;
+        if (!next || c->normalized_rate > next->normalized_rate) next = c;
+    }
+    if (a->failed)
+        snprintf(because, TUNE_BECAUSE,
+                 "it could not be measured, so nothing can be compared with it: %.200s", a->error);
+    else if (next)
+        snprintf(
+            because, TUNE_BECAUSE,
+            "of %d other configuration%s none is faster; the nearest, %.200s, has %.3g tokens/s against %.3g",
+            f->n, str_plural(f->n), next->line, next->normalized_rate, a->normalized_rate);
+    else
+        snprintf(because, TUNE_BECAUSE, "no other configuration could be measured%s%.150s%s%.200s",
+                 failed ? ": " : "", failed ? failed->line : "", failed ? " failed: " : "",
+                 failed ? failed->error : "");
 }
 
 static void result_read(struct foreign *f, const struct experiment_state *s, const int index[])
@@ -216,6 +271,7 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
     struct tune_result *r = f->out;
     const int k = s->headline > 0 ? s->headline : 1;
     const struct comparison *c = comparison_of(s, k);
+    char change[TUNE_CHANGE];
     r->current = f->seen[0];
     r->winner = f->seen[index[k]];
     r->confirm_run = s->run_id;
@@ -223,36 +279,34 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
     r->verdict = s->verdict == VERDICT_INVALID ? VERDICT_INVALID : c->verdict;
     r->noise_floor = s->noise_floor;
     r->blocks = c->blocks;
+    r->load = experiment_run_load(s, k);
     r->wins = r->verdict == VERDICT_BETTER && c->blocks >= BLOCKS_FOR_A_CLAIM;
     if (r->wins) r->keep = f->config[index[k]];
     if (s->verdict == VERDICT_INVALID)
         snprintf(r->because, sizeof r->because, "the comparison is invalid: %s", s->reason);
     else if (isnan(c->effect.lower))
-        tune_explain_undecided(r);
+        tune_explain_undecided(r, f->o->budget_s);
     else
-        snprintf(r->because, sizeof r->because, "%s: %.300s is %+.1f %% [%+.1f, %+.1f] in speed",
+        snprintf(r->because, sizeof r->because, "%s: %.200s is %s",
                  r->wins ? "measured better by a paired A/B" : "not proven better", r->winner.line,
-                 stats_percent(c->effect.estimate), stats_percent(c->effect.lower),
-                 stats_percent(c->effect.upper));
+                 tune_change(change, sizeof change, r));
 }
 
 static enum err_code foreign_search(struct foreign *f, struct experiment_state *s, struct err *why)
 {
-    int index[EXPERIMENT_ARMS], arms = f->n + 1;
+    int index[EXPERIMENT_ARMS] = { 0, 1 };
     double budget_s = f->o->budget_s;
-    for (int k = 0; k < EXPERIMENT_ARMS; k++) index[k] = k;
-    if (f->n > GROUP) {
+    if (f->n > 1) {
         const enum err_code rc = groups_race(f, s, why);
         if (rc) return rc;
-        if (!f->best) {
-            snprintf(f->out->because, sizeof f->out->because,
-                     "no measured config is faster than the current one");
+        if (!f->best || f->seen[0].failed) {
+            explain_kept(f);
             return ERR_OK;
         }
-        index[1] = f->best, arms = 2;
+        index[1] = f->best;
         budget_s = fmax(f->o->budget_s - spent_s(f), CONFIRM_SHARE * f->o->budget_s);
     }
-    const enum err_code rc = arms_compare(f, index, arms, budget_s, true, s, why);
+    const enum err_code rc = arms_compare(f, index, 2, budget_s, true, s, why);
     if (!rc) result_read(f, s, index);
     return rc;
 }
@@ -260,13 +314,14 @@ static enum err_code foreign_search(struct foreign *f, struct experiment_state *
 static int faster_first(const void *x, const void *y)
 {
     const struct tune_candidate *a = x, *b = y;
-    if (isnan(a->rate) != isnan(b->rate)) return isnan(a->rate) ? 1 : -1;
-    return a->rate < b->rate ? 1 : a->rate > b->rate ? -1 : strcmp(a->line, b->line);
+    const double x_rate = a->normalized_rate, y_rate = b->normalized_rate;
+    if (isnan(x_rate) != isnan(y_rate)) return isnan(x_rate) ? 1 : -1;
+    return x_rate < y_rate ? 1 : x_rate > y_rate ? -1 : strcmp(a->line, b->line);
 }
 
 enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why)
 {
-    struct foreign f = { .o = o, .out = out, .begun_ns = clock_ns() };
+    struct foreign f = { .o = o, .out = out, .pair_s = NAN, .begun_ns = clock_ns() };
     struct experiment_state *s = calloc(1, sizeof *s);
     f.now = (struct tune_progress){ .what = "", .effect = { NAN, NAN, NAN }, .blocks_needed = -1 };
     out->metric = experiment_default_metric(&o->workload);

@@ -123,6 +123,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     c->ppl_ratio = same ? 1 : NAN;
     c->accuracy_change = c->accuracy_lower = c->accuracy_upper = same ? 0 : NAN;
     c->answer = answer_hash(answer);
+    c->same_answers = c->answer == (c == t->known.list ? c : t->known.list)->answer;
     c->ln_guess = tune_prior_ln_kld(config);
     for (int k = 0; k < KNOB_COUNT; k++) c->settings += config->given[k];
 }

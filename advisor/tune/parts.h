@@ -146,10 +146,27 @@ bool tune_accuracy_missing(const struct tuning *t, int i);
  * asking the unchanged model. */
 enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why);
 
-/* ---------------------------------------------------------------- tune.c */
+/* ---------------------------------------------------------------- decide.c */
 
-/* Set r->because of a winner with too few comparisons for a claim. */
-void tune_explain_undecided(struct tune_result *r);
+/* The smallest number of blocks after which so many arms can have a verdict. */
+int tune_fewest_blocks(int arms);
+/* Set r->because of a candidate with too few blocks for a claim, within this budget. */
+void tune_explain_undecided(struct tune_result *r, double budget_s);
+/* Write what the confirmation of these candidates says into the result. Pure but for that. */
+void tune_decide(struct tuning *t, const struct experiment_state *s, int winner, int second);
+
+/* ---------------------------------------------------------------- sentence.c */
+
+/* How the winner differs from the current configuration: "at least 3.1 % faster (95 %: ...), with the same
+ * memory; its settings do not change answers". Returns buf. */
+enum { TUNE_CHANGE = 400 };
+char *tune_change(char *buf, size_t size, const struct tune_result *r);
+
+/* ---------------------------------------------------------------- reason.c: pure */
+
+/* Why nothing that was measured replaces the current configuration, as the end of a sentence: the best
+ * measured one is slower, or what rules it out, or that nothing else was measured and why. */
+void tune_explain_kept(char *buf, size_t size, const struct tuning *t);
 
 /* ---------------------------------------------------------------- run.c */
 
@@ -165,6 +182,8 @@ enum err_code tune_experiment(const struct tune_options *o, const struct experim
 /* ---------------------------------------------------------------- foreign.c */
 
 /* As tune(), where tune_is_foreign. *out is initialized. */
+/* Do two configs of other engines differ only in settings that change no answers? Pure. */
+bool foreign_same_answers(const struct config *a, const struct config *b);
 enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why);
 
 /* ---------------------------------------------------------------- spec.c */
@@ -225,6 +244,9 @@ double tune_predicted(const struct tune_task *task, const struct prediction *p);
 
 /* Prior mean of ln(KL divergence) of a config. */
 double tune_prior_ln_kld(const struct config *c);
+/* Is there nothing left to measure of its quality, because it is known or cannot differ from the current
+ * configuration's? */
+bool tune_quality_known(const struct tune_candidate *c);
 /* Posterior mean and sd of ln(normalized rate): regression and own timings, weighted by precision. */
 void tune_estimate_speed(const struct tuning *t, int i, double *mean, double *sd);
 /* Posterior mean and sd of ln(KL divergence) of a candidate whose answers were not measured. */
@@ -242,11 +264,17 @@ struct tune_choice {
     bool leads;         /* it is the best so far */
     double improvement; /* expected, of the score */
 };
-/* Choose the measurement with the largest expected improvement per second. False: none promises `least` or
- * more (or, once a candidate beats the current configuration, none ends within left_s). No candidate is timed
- * more than most_timings times. */
-bool tune_next(const struct tuning *t, double least, double left_s, int most_timings,
-               struct tune_choice *out);
+/* What limits the choice. Seconds: of the race, and of the whole budget; until a candidate beats the current
+ * configuration, a measurement may use the time that is kept for the confirmation. */
+struct tune_bounds {
+    double least; /* improvement that is worth a measurement */
+    double left_s, all_left_s;
+    int most_timings; /* of one candidate */
+};
+/* Choose the measurement with the largest expected improvement per second. False: none promises enough and
+ * ends in time. */
+bool tune_next(const struct tuning *t, const struct tune_bounds *b, struct tune_choice *out);
+int64_t tune_timed(const struct tuning *t); /* number of timed candidates without the current one */
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c);
 
 #endif

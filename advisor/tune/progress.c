@@ -42,7 +42,7 @@ static const char *candidate_excluded(const struct tuning *t, int i)
     const struct tune_candidate *c = &t->known.list[i];
     if (c->failed) return "failed";
     if (c->quality_failed) return "quality failed";
-    return i && !isnan(c->kld) && !tune_within_limits(t, c) ? "quality limit" : NULL;
+    return i && tune_quality_known(c) && !tune_within_limits(t, c) ? "quality limit" : NULL;
 }
 
 struct ranked_candidate {
@@ -120,8 +120,8 @@ bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s
     if (s->phase <= PHASE_CONTROL)
         tune_explain(t, "the current configuration against itself: measures the noise");
     else if (c->blocks_needed > 0)
-        tune_explain(t, "a new A/B against the current configuration decides: about %d more blocks",
-                     c->blocks_needed);
+        tune_explain(t, "a new A/B against the current configuration decides: about %d more block%s",
+                     c->blocks_needed, str_plural(c->blocks_needed));
     else
         tune_explain(t, "a new A/B against the current configuration decides");
     now->what = "";

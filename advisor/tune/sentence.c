@@ -2,12 +2,29 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "advisor/tune/tune.h"
+#include "advisor/tune/parts.h"
 
+/* As many digits as a reader needs: 19, 8.1, 0.42. */
+static void put_percent(struct str *s, double value)
+{
+    const double size = fabs(value);
+    str_printf(s, "%.*f %%", size >= 9.95 ? 0 : size >= 0.995 ? 1 : 2, size);
+}
+
+/* What the interval proves. */
 static void put_speed(struct str *s, const struct tune_result *r)
 {
-    experiment_put_change(s, r->effect, r->noise_floor, 0.05,
-                          &(struct change_words){ "faster", "slower", "" });
+    const double lower = stats_percent(r->effect.lower), upper = stats_percent(r->effect.upper);
+    if (lower > 0 || upper < 0) {
+        experiment_put_change(s, r->effect, r->noise_floor, 0.05,
+                              &(struct change_words){ "faster", "slower", "" });
+        return;
+    }
+    str_append(s, "between ");
+    put_percent(s, lower);
+    str_append(s, " slower and ");
+    put_percent(s, upper);
+    str_append(s, " faster (95 %)");
 }
 
 static void put_memory(struct str *s, const struct tune_result *r)
@@ -15,40 +32,67 @@ static void put_memory(struct str *s, const struct tune_result *r)
     const double p = 100 * ((double)r->winner.memory_bytes / (double)r->current.memory_bytes - 1);
     if (r->winner.memory_bytes <= 0 || r->current.memory_bytes <= 0) return;
     if (fabs(p) < 0.5)
-        str_append(s, ", same memory");
+        str_append(s, ", with the same memory");
     else
-        str_printf(s, ", %.0f %% %s memory", fabs(p), p < 0 ? "less" : "more");
+        str_printf(s, ", with %.0f %% %s memory", fabs(p), p < 0 ? "less" : "more");
 }
 
+/* Settings such as the number of threads leave the answers as they are: nothing had to be measured. */
 static void put_quality(struct str *s, const struct tune_result *r)
 {
     if (r->random_weights)
         str_append(s, "; the model has random weights, so quality means nothing");
+    else if (r->winner.same_answers)
+        str_append(s, "; its settings do not change answers");
     else if (isnan(r->winner.kld))
         str_append(s, "; quality not measured");
     else
-        str_printf(s, ", quality loss %.2g nats on %s", r->winner.kld, r->text);
+        str_printf(s, "; quality loss %.2g nats (KL divergence) on %s", r->winner.kld, r->text);
     if (r->accuracy_limit > 0 && !isnan(r->winner.accuracy_lower))
         str_printf(s, ", %+.2g %% right answers (95 %%: %+.2g to %+.2g)", 100 * r->winner.accuracy_change,
                    100 * r->winner.accuracy_lower, 100 * r->winner.accuracy_upper);
 }
 
+static void put_load(struct str *s, const struct tune_result *r)
+{
+    char load[RUN_LOAD_TEXT];
+    if (r->load.loaded)
+        str_printf(s, " It was measured on a busy machine (%s), so it may not hold on a quiet one.",
+                   experiment_run_load_text(load, &r->load));
+}
+
+static void put_change(struct str *s, const struct tune_result *r)
+{
+    put_speed(s, r);
+    if (r->wins) str_printf(s, " than %s", r->current.line);
+    put_memory(s, r);
+    put_quality(s, r);
+}
+
+char *tune_change(char *buf, size_t size, const struct tune_result *r)
+{
+    struct str s = { 0 };
+    put_change(&s, r);
+    snprintf(buf, size, "%s", str_text(&s));
+    str_free(&s);
+    return buf;
+}
+
 char *tune_sentence(char *buf, size_t size, const struct tune_result *r)
 {
     struct str s = { 0 };
-    if (!*r->winner.line || isnan(r->effect.lower)) {
+    const bool compared = *r->winner.line && isfinite(r->effect.lower) && r->verdict != VERDICT_INVALID;
+    if (!compared) {
         str_printf(&s, "Keep %s: %s.", r->current.line, r->because);
     } else {
         if (r->wins)
             str_printf(&s, "%s is ", r->winner.line);
         else
-            str_printf(&s, "Keep %s. The best candidate, %s, is not proven better: ", r->current.line,
+            str_printf(&s, "Keep %s: the best candidate, %s, is not proven better. It is ", r->current.line,
                        r->winner.line);
-        put_speed(&s, r);
-        put_memory(&s, r);
-        put_quality(&s, r);
-        if (r->wins) str_printf(&s, ", compared with %s", r->current.line);
+        put_change(&s, r);
         str_append(&s, ".");
+        put_load(&s, r);
     }
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);

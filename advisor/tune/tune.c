@@ -11,7 +11,8 @@
 #include "engine/import/import.h"
 
 enum { SEARCH_WINDOWS = 6, FINAL_WINDOWS = 24 };
-static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, kept for the confirmation */
+static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, kept for the confirmation: at least */
+static const double CONFIRM_MOST = 0.7;      /* at most; otherwise nothing is confirmed */
 /* The race ends when no measurement promises this much score: a third of a per cent of speed; a tenth when
  * nothing will be confirmed. */
 static const double IMPROVEMENT_MIN = 0.003, IMPROVEMENT_MIN_UNCONFIRMED = 0.001;
@@ -119,9 +120,8 @@ static enum err_code options_check(const struct tune_options *o, struct err *why
 static enum err_code search_prepare(struct tuning *t, struct err *why)
 {
     const struct tune_options *o = t->task.o;
-    enum err_code rc = options_check(o, why);
     t->task.metric = t->out->metric = experiment_default_metric(&o->workload);
-    if (!rc) rc = model_file_open(&t->task.file, o->model_path, why);
+    enum err_code rc = model_file_open(&t->task.file, o->model_path, why);
     if (!rc) rc = model_shape_read(&t->task.shape, t->task.file, why);
     if (!rc) rc = db_open(&t->record.db, o->db_path, why);
     if (!rc) rc = correction_load(&t->task.correction, t->record.db, o->machine->id, o->ceilings, why);
@@ -152,7 +152,10 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
 static int race_windows(const struct tuning *t)
 {
     enum { LEAST = 2, TOKENS = 256 };
-    const double rate = t->task.reference.prefill_tok_s,
+    const struct tune_candidate *a = &t->known.list[0];
+    /* a busy machine is slower than predicted: as much as the first timing was */
+    const double usual = a->timings && a->predicted > 0 ? fmin(a->rate / a->predicted, 1) : 1;
+    const double rate = usual * t->task.reference.prefill_tok_s,
                  fit = 0.04 * t->task.o->budget_s * rate / (2 * TOKENS);
     if (!(rate > 0)) return SEARCH_WINDOWS;
     return fit >= SEARCH_WINDOWS ? (int)SEARCH_WINDOWS : fit > LEAST ? (int)fit : (int)LEAST;
@@ -179,25 +182,42 @@ static double confirm_block_s(const struct tuning *t, int arms)
 /* Expected seconds of a confirmation that can reach a verdict, with control blocks and warm-up. */
 static double confirm_verdict_s(const struct tuning *t, int arms)
 {
-    return (BLOCKS_FOR_A_CLAIM + 3) * confirm_block_s(t, arms) +
+    enum { CONTROL = 3 };
+    const int blocks = CONTROL + tune_fewest_blocks(arms);
+    return blocks * confirm_block_s(t, arms) +
            (t->costs.start.seconds > 0 ? arms * t->costs.start.seconds : 0);
 }
 
-/* Seconds that the race leaves to the confirmation: 0 when a verdict would take more than half of the budget.
- */
+/* Seconds that the race leaves to the confirmation, without the runner-up if that takes too long: 0 when a
+ * verdict would take more than CONFIRM_MOST of the budget. */
 static double confirm_reserve_s(const struct tuning *t)
 {
-    const double needed = confirm_verdict_s(t, 3), whole = t->task.o->budget_s;
-    return t->task.o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
+    const double three = confirm_verdict_s(t, 3), two = confirm_verdict_s(t, 2);
+    const double whole = t->task.o->budget_s;
+    const double needed = three <= 0.5 * whole ? three : two;
+    return t->task.o->search_only || needed > CONFIRM_MOST * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
 }
 
 static void choice_explain(struct tuning *t, const struct tune_choice *c)
 {
     if (c->leads)
-        tune_explain(t, "it leads; the fastest of many timings is partly luck, so it is measured again");
+        tune_explain(t, "the best so far is timed again, because the fastest of many timings is partly luck");
+    else if (c->quality)
+        tune_explain(t, "it changes answers, so it may win only after its quality was measured");
     else
-        tune_explain(t, "may gain %.1f %% over the best: the largest gain per second of measuring%s",
-                     100 * c->improvement, c->quality ? "; without its quality it cannot win" : "");
+        tune_explain(
+            t,
+            "of all configurations it promises the most for the time that measuring it takes: it is expected "
+            "to improve on the best so far by %.1f %%",
+            100 * c->improvement);
+}
+
+/* Could any candidate's answers differ from those of the current configuration? */
+static bool quality_matters(const struct tuning *t)
+{
+    for (int i = 1; i < t->known.n; i++)
+        if (!t->known.list[i].same_answers) return true;
+    return false;
 }
 
 static enum err_code race_run(struct tuning *t, struct err *why)
@@ -209,13 +229,17 @@ static enum err_code race_run(struct tuning *t, struct err *why)
     if (!t->known.list[0].timings && !t->known.list[0].failed) rc = tune_measure_speed(t, 0, why);
     if (!rc && t->known.list[0].failed)
         rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->known.list[0].error);
-    if (!rc && isnan(t->known.list[0].kld)) rc = tune_measure_quality(t, 0, race_windows(t), why);
+    if (!rc && quality_matters(t) && isnan(t->known.list[0].kld))
+        rc = tune_measure_quality(t, 0, race_windows(t), why);
     while (!rc) {
-        const double later_s = confirm_reserve_s(t), left_s = t->task.o->budget_s - later_s - tune_spent(t);
-        const double least = later_s > 0 ? IMPROVEMENT_MIN : IMPROVEMENT_MIN_UNCONFIRMED;
-        const int most_timings = later_s > 0 ? TIMINGS_MAX : INT_MAX;
+        const double later_s = confirm_reserve_s(t), all_left_s = t->task.o->budget_s - tune_spent(t);
+        const struct tune_bounds bounds = { .least = later_s > 0 ? IMPROVEMENT_MIN
+                                                                 : IMPROVEMENT_MIN_UNCONFIRMED,
+                                            .left_s = all_left_s - later_s,
+                                            .all_left_s = all_left_s,
+                                            .most_timings = later_s > 0 ? TIMINGS_MAX : INT_MAX };
         struct tune_choice next;
-        if (left_s <= 0 || !tune_next(t, least, left_s, most_timings, &next)) break;
+        if (bounds.left_s <= 0 || !tune_next(t, &bounds, &next)) break;
         choice_explain(t, &next);
         rc = next.quality ? tune_measure_quality(t, next.candidate, race_windows(t), why)
                           : tune_measure_speed(t, next.candidate, why);
@@ -249,7 +273,9 @@ static enum err_code finalists_measure(struct tuning *t, int *winner, int *secon
         for (int k = 0; k < 2; k++) {
             if (final[k] != last[k]) done[k] = false;
             last[k] = final[k];
-            if (final[k] > 0 && !done[k] && t->known.list[final[k]].kld > 0 && todo < 0) todo = k;
+            if (final[k] > 0 && !done[k] && t->known.list[final[k]].kld > 0 &&
+                !t->known.list[final[k]].same_answers && todo < 0)
+                todo = k;
         }
         const int windows = todo < 0 ? 0 : finalist_windows(t);
         enum err_code rc = ERR_OK;
@@ -335,82 +361,6 @@ static enum err_code confirm_run_experiment(struct tuning *t, const struct exper
     return rc && s->phase == PHASE_FAILED ? err_prefix(why, "the confirmation failed") : rc;
 }
 
-/* Interval of the score's gain: the bounds of the speed effect, plus the known differences in memory and
- * energy, plus and minus 1.96 standard errors of the KL divergences. */
-static struct interval score_gain(const struct tuning *t, const struct tune_candidate *c,
-                                  struct interval effect)
-{
-    const struct tune_weights *w = &TUNE_WEIGHTS[t->task.o->goal];
-    const struct tune_candidate *a = &t->known.list[0];
-    const double rest = -w->memory * log((double)c->memory_bytes / (double)a->memory_bytes) -
-                        w->energy * log(c->read_bytes / a->read_bytes) - w->kld * (c->kld - a->kld);
-    const double doubt = 1.96 * w->kld *
-                         hypot(isnan(c->kld_se) ? 0 : c->kld_se, isnan(a->kld_se) ? 0 : a->kld_se);
-    return (struct interval){ w->speed * effect.estimate + rest, w->speed * effect.lower + rest - doubt,
-                              w->speed * effect.upper + rest + doubt };
-}
-
-static void confirm_read_result(struct tuning *t, const struct experiment_state *s, int winner, int second)
-{
-    struct tune_result *r = t->out;
-    const int finalist[] = { 0, winner, second };
-    int best = 1;
-    for (int k = 1; k < s->spec.arms; k++) {
-        const struct interval one = score_gain(t, &t->known.list[finalist[k]], s->comparison[k].effect),
-                              other = score_gain(t, &t->known.list[finalist[best]],
-                                                 s->comparison[best].effect);
-        if (one.lower > other.lower || (isnan(other.lower) && !isnan(one.lower))) best = k;
-    }
-    const bool counts = s->verdict != VERDICT_INVALID && s->comparison[best].blocks >= BLOCKS_FOR_A_CLAIM;
-    for (int k = 0; k < s->spec.arms && counts; k++) /* otherwise the race's rates are more reliable */
-        if (s->arm[k].rate > 0) {
-            struct tune_candidate *c = &t->known.list[finalist[k]];
-            c->rate = s->arm[k].rate;
-            if (s->arm[0].rate > 0)
-                c->normalized_rate = t->known.list[0].normalized_rate * c->rate / s->arm[0].rate;
-        }
-    r->current = t->known.list[0];
-    r->winner = t->known.list[finalist[best]];
-    if (s->spec.arms == 3) r->runner_up = t->known.list[finalist[3 - best]];
-    r->effect = s->comparison[best].effect;
-    r->gain = score_gain(t, &r->winner, r->effect);
-    r->verdict = s->comparison[best].verdict;
-    r->noise_floor = s->noise_floor;
-    r->blocks = s->comparison[best].blocks;
-    if (s->verdict == VERDICT_INVALID) {
-        r->verdict = VERDICT_INVALID;
-        snprintf(r->because, sizeof r->because, "the confirmation is invalid: %s", s->reason);
-    }
-}
-
-void tune_explain_undecided(struct tune_result *r)
-{
-    char compared[96] = "the budget ended before it was compared with the current configuration";
-    if (r->blocks)
-        snprintf(compared, sizeof compared,
-                 "the budget allowed %d comparison%s with the current one, too few", r->blocks,
-                 str_plural(r->blocks));
-    snprintf(r->because, sizeof r->because, "%s is not proven better: %s; a longer budget may decide",
-             r->winner.line, compared);
-}
-
-static void result_decide(struct tune_result *r)
-{
-    const double percent = 100 * (exp(r->effect.estimate) - 1);
-    if (*r->because) return;
-    if (isnan(r->gain.lower)) {
-        tune_explain_undecided(r);
-        return;
-    }
-    r->wins = r->gain.lower > 0;
-    snprintf(r->because, sizeof r->because,
-             "%s: %s is %+.1f %% [%+.1f, %+.1f] in speed, %+.1f %% in memory, KL divergence %.2g nats%s",
-             r->wins ? "measured better by a paired A/B" : "not proven better for this goal", r->winner.line,
-             percent, 100 * (exp(r->effect.lower) - 1), 100 * (exp(r->effect.upper) - 1),
-             100 * ((double)r->winner.memory_bytes / (double)r->current.memory_bytes - 1), r->winner.kld,
-             r->random_weights ? "; the model has random weights, so quality means nothing" : "");
-}
-
 /* Is there enough time for a verdict, if necessary without the runner-up? A confirmation that was begun is
  * always continued. */
 static bool confirm_has_time(struct tuning *t, int *second)
@@ -421,14 +371,15 @@ static bool confirm_has_time(struct tuning *t, int *second)
         snprintf(because, sizeof t->out->because, "the search's best candidate, not confirmed");
         return false;
     }
+    if (*second > 0 && left_s < confirm_verdict_s(t, 3) && !t->record.confirm_run) *second = -1;
     if (t->record.confirm_run || confirm_reserve_s(t) > 0) return true;
-    if (*second > 0 && left_s < confirm_verdict_s(t, 3)) *second = -1;
     const double needed = confirm_verdict_s(t, *second > 0 ? 3 : 2);
     if (left_s >= needed) return true;
     snprintf(
         because, sizeof t->out->because,
-        "%s is the search's best candidate, not confirmed: an A/B of it takes %.0f s, more than half of the budget of %.3g s; use --budget %.0f",
-        t->out->winner.line, needed, t->task.o->budget_s, ceil(2 * confirm_verdict_s(t, 3)));
+        "%.300s is the search's best candidate, not confirmed: an A/B of it takes about %.0f s on this machine now, and "
+        "the budget of %.3g s has %.0f s left; use --budget %.0f",
+        t->out->winner.line, needed, t->task.o->budget_s, fmax(left_s, 0), ceil(2 * confirm_verdict_s(t, 3)));
     return false;
 }
 
@@ -443,9 +394,7 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
     t->out->keep = *t->task.o->current;
     if (!rc && winner > 0) t->out->winner = t->known.list[winner];
     if (!rc && second > 0) t->out->runner_up = t->known.list[second];
-    if (!rc && winner <= 0)
-        snprintf(t->out->because, sizeof t->out->because,
-                 "no measured configuration within the limits scores better than the current one");
+    if (!rc && winner <= 0) tune_explain_kept(t->out->because, sizeof t->out->because, t);
     const bool confirms = !rc && winner > 0 && confirm_has_time(t, &second);
     tune_release(t);
     if (confirms) {
@@ -455,8 +404,7 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
         t->out->confirm_run = spec->resume_id;
         if (!rc) rc = confirm_run_experiment(t, spec, s, why);
         if (!rc) {
-            confirm_read_result(t, s, winner, second);
-            result_decide(t->out);
+            tune_decide(t, s, winner, second);
         }
         for (int k = 1; t->out->wins && k < spec->arms; k++) {
             char line[CONFIG_LINE];
@@ -487,7 +435,7 @@ static enum err_code result_list_measured(struct tuning *t, struct err *why)
     for (int i = 0; i < t->known.n; i++) {
         struct tune_candidate *c = &t->known.list[i];
         if (!c->timings && !c->failed) continue;
-        const bool counts = c->timings && !isnan(c->kld) && (!i || tune_within_limits(t, c));
+        const bool counts = c->timings && tune_quality_known(c) && (!i || tune_within_limits(t, c));
         c->score = counts ? tune_score(t, c, log(c->normalized_rate)) : NAN;
         r->raced += c->timings > 0;
         r->seen[r->n_seen++] = *c;
@@ -516,6 +464,7 @@ static void result_of_stopped(struct tuning *t)
 static enum err_code search_finish(struct tuning *t, enum err_code rc, struct err *why)
 {
     struct tune_result *r = t->out;
+    char load[RUN_LOAD_TEXT];
     r->seconds = tune_spent(t);
     r->stopped = rc == ERR_CANCELLED;
     if (r->stopped) result_of_stopped(t);
@@ -525,6 +474,7 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
     json_put_str(o, "winner", r->wins ? r->winner.line : r->current.line);
     json_put_str(o, "candidate", r->winner.line);
     json_put_str(o, "because", r->because);
+    json_put_str(o, "load", r->load.loaded ? experiment_run_load_text(load, &r->load) : NULL);
     json_put_int(o, "confirm_run", r->confirm_run);
     const struct run_outcome outcome = { .state = r->stopped ? "stopped"
                                                   : rc       ? "failed"
@@ -556,6 +506,8 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
 {
     struct tune_options resolved = *o;
     *out = (struct tune_result){ .effect = { NAN, NAN, NAN }, .gain = { NAN, NAN, NAN }, .noise_floor = NAN };
+    enum err_code rc = options_check(o, why);
+    if (rc) return rc;
     if (tune_is_foreign(o->current, o->space)) return tune_foreign(out, o, why);
     struct tuning *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory for a search");
@@ -572,7 +524,7 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
         .phase = TUNE_PHASE_SPACE, .what = "", .effect = { NAN, NAN, NAN }, .blocks_needed = -1
     };
     tune_explain(t, "predicting every configuration, to leave out those that cannot win");
-    enum err_code rc = tune_event(t, NULL) ? search_prepare(t, why) : err_set(why, ERR_CANCELLED, "stopped");
+    rc = tune_event(t, NULL) ? search_prepare(t, why) : err_set(why, ERR_CANCELLED, "stopped");
     if (!rc) {
         rc = tune_run_begin(t, why);
         if (!rc && o->resume_id) rc = tune_restore(t, why);

@@ -6,7 +6,7 @@
  * estimates it starts from the predictions and learns from every measurement what each knob value is worth on
  * this machine. Two thirds of the budget go to this race. The last third goes to an A/B of the current
  * configuration, the best and the runner-up on new blocks, because the measured rate of a selected maximum is
- * biased upwards. If a verdict would take more than half of the budget, the race gets all of it, and the
+ * biased upwards. If a verdict would take most of the budget, the race gets all of it, and the
  * current configuration is kept. A candidate that changes answers can win only if its measured KL divergence
  * against the unchanged model is within the limit, and where a limit on right answers is given, only if its
  * loss of them is shown to be within that. Every measurement is stored before the next begins, so a
@@ -119,6 +119,7 @@ struct tune_candidate {
     int probe;
     int settings;                /* number of settings that differ from the defaults */
     uint64_t answer;             /* hash of the answer line: equal for configs with the same answers */
+    bool same_answers;           /* as the current configuration: its quality need not be measured */
     double ln_guess;             /* prior mean of ln(KL divergence) */
     int64_t memory_bytes;        /* memory estimate */
     double read_bytes;           /* bytes read per decoded token, at the prediction's depth */
@@ -175,6 +176,7 @@ struct tune_progress {
     int64_t confirm_run;
 };
 
+enum { TUNE_BECAUSE = 512 };
 struct tune_result {
     int64_t run_id, confirm_run; /* 0: none */
     /* number of configurations: all; after pruning; timed; answers measured */
@@ -189,12 +191,13 @@ struct tune_result {
     enum verdict verdict;   /* about speed */
     double noise_floor;     /* of the confirmation's A/A control */
     int blocks;
+    struct run_load load; /* of the machine during those blocks */
     const struct metric *metric;
     double seconds, search_s; /* spent, over all resumptions */
     bool wins;                /* the winner is proven better and should be kept */
     bool stopped;             /* can be resumed with resume_id = run_id */
     bool random_weights, answers_unverified;
-    char because[512];
+    char because[TUNE_BECAUSE];
     double accuracy_limit;                 /* as in the limits; 0: none */
     int asked;                             /* questions of the task; 0: none */
     char text[128], text_sha256[HASH_HEX]; /* name and content of the text of all losses */

@@ -245,16 +245,22 @@ static void measurements_that_take_too_long_are_skipped(void **state)
                         .known = { .list = list, .n = 4 },
                         .costs = { .timing = { 5, 1 }, .quality = { 20, 1 }, .recipe = { NAN, 0 } } };
     struct tune_choice next;
-    CHECK(tune_next(&t, 0.003, 100, 3, &next));
+    struct tune_bounds b = { .least = 0.003, .left_s = 100, .all_left_s = 200, .most_timings = 3 };
+    CHECK(tune_next(&t, &b, &next));
     assert_int_equal(next.candidate, 3); /* the largest improvement per second, with both measurements */
-    CHECK(tune_next(&t, 0.003, 22, 3, &next));
+    b.left_s = 22;
+    CHECK(tune_next(&t, &b, &next));
     assert_int_equal(next.candidate, 2); /* only its quality measurement fits into the time left */
     CHECK(next.quality);
     CHECK_GT(next.improvement, 0.003);
-    CHECK(!tune_next(&t, 0.003, 10, 3, &next)); /* no measurement fits */
+    b.left_s = 10;
+    CHECK(!tune_next(&t, &b, &next)); /* no measurement fits */
     list[1].failed = list[2].failed = true;
-    CHECK(tune_next(&t, 0.003, 10, 3, &next)); /* nothing better was found yet: time does not limit */
+    CHECK(tune_next(&t, &b,
+                    &next)); /* nothing better was found yet: the time of the confirmation may be used */
     assert_int_equal(next.candidate, 3);
+    b.all_left_s = 10;
+    CHECK(!tune_next(&t, &b, &next)); /* but never more than the budget */
 }
 
 /* The faster candidate wins until its loss of right answers is known and not shown to be within the limit. */

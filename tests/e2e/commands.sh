@@ -199,7 +199,10 @@ tune() {
 }
 tune --budget 12s && json 'd["winner"] in (d["current"], d["candidate"]) and d["because"] and d["random_weights"] is '"${random:-True}"
 conf=$XDG_CONFIG_HOME/qdyno/bundled.conf # what was proven is kept, and only that
-if [ -n "$PYTHON" ] && [ "$(value 'd["winner"]')" != "$(value 'd["current"]')" ]; then
+if [ -n "$PYTHON" ] && [ "$(value 'd["not_applied"]')" != None ]; then # found while others used the machine
+  json 'd["loaded"] and d["written"] is None and "--wait-quiet" in d["confirm_command"]'
+  [ ! -e "$conf" ] || fail "tune kept what it found on a busy machine"
+elif [ -n "$PYTHON" ] && [ "$(value 'd["winner"]')" != "$(value 'd["current"]')" ]; then
   grep -qxF -- "$(value 'd["winner"]')" "$conf" || fail "the file is not the winner"
 elif [ -n "$PYTHON" ]; then
   [ ! -e "$conf" ] || fail "tune kept a config that won nothing"

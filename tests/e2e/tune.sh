@@ -142,6 +142,11 @@ grep -qx 'q8_0,threads=1' "$XDG_CONFIG_HOME/qdyno/x.conf.previous" || fail "the 
 expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "q8_0,threads=1"'
 expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
 expect 0 apply -m "$T/one/x.gguf" --remove && expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
+# a config that a search found on a busy machine is called that wherever it is used
+printf '# load: other programs used 65 %% of the processors\nthreads=1\n' >"$XDG_CONFIG_HOME/qdyno/x.conf"
+expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["load"] == "other programs used 65 % of the processors"'
+expect 0 apply -m "$T/one/x.gguf" && says out 'may not hold on a quiet one'
+expect 0 bench -m "$T/one/x.gguf" -p 0 -n 4 -r 1 -o json && says err 'found on a busy machine .other programs used 65 %'
 echo 'q9_0' >"$XDG_CONFIG_HOME/qdyno/x.conf"
 expect 4 run -m "$T/one/x.gguf" -p a -n 1 && says err 'x.conf'
 expect 0 run -m "$T/one/x.gguf" -C default -p a -n 1

@@ -76,7 +76,15 @@ static void what_is_written_is_read(void **state)
     CHECK_EQ(t.confirm_run, 8);
     CHECK_NEAR(t.effect.lower, 1.5, 1e-9);
     const struct tune_result r = { .wins = true, .winner = { .line = "q4_K" } };
-    put(&t, &at, &(struct tune_end){ &r, "q4_K is faster.", "/c/x.conf" });
+    put(&t, &at, &(struct tune_end){ &r, "q4_K is faster.", "/c/x.conf", "", "" });
+    CHECK(!t.loaded);
+    CHECK_STR(t.confirm, "");
+    const struct tune_result busy = { .wins = true,
+                                      .winner = { .line = "q4_K" },
+                                      .load = { .loaded = true } };
+    put(&t, &at, &(struct tune_end){ &busy, "q4_K is faster.", NULL, "found busy", "qdyno ab a b" });
+    CHECK(t.loaded);
+    CHECK_STR(t.confirm, "qdyno ab a b");
     CHECK(t.ended);
     CHECK(t.wins);
     CHECK(!t.stopped);
@@ -125,6 +133,21 @@ static void keys_of_a_search(void **state)
     s->applied[0] = '\0'; /* undone: Enter uses it again */
     CHECK_EQ(input_key(&u, s, UI_KEY_ENTER).requests, 0);
     CHECK_STR(u.question.line, "apply -m /models/stories15M-f16.gguf q4_K,threads=2,act=int8");
+    free(s);
+
+    s = fixture_tune_won(); /* on a busy machine nothing is applied without a question */
+    s->applied[0] = '\0';
+    s->tune.loaded = true;
+    u = (struct ui){ .view = VIEW_TUNE };
+    snprintf(s->tune.confirm, sizeof s->tune.confirm, "qdyno ab default threads=1 --wait-quiet 1h");
+    char next[600];
+    CHECK_CONTAINS(tune_next_step(s, next, sizeof next), "anyway; : compare it when the machine is quiet");
+    CHECK_EQ(input_key(&u, s, UI_KEY_ENTER).requests, 0);
+    CHECK_CONTAINS(u.question.text, "found on a busy machine");
+    u = (struct ui){ .view = VIEW_TUNE };
+    CHECK_EQ(input_key(&u, s, ':').requests, 0);
+    CHECK_EQ(u.form.kind, FORM_COMMAND);
+    CHECK_STR(u.form.field[0].text, "ab default threads=1 --wait-quiet 1h");
     free(s);
 
     s = fixture_tune_killed();

@@ -43,6 +43,7 @@ static const struct column COLUMNS[] = {
     { .name = "for_program", .title = "for" },
     { .name = "for_settings", .title = "settings" },
     { .name = "for_notes", .title = "notes" },
+    { .name = "load", .title = "found beside" },
 };
 
 const struct document DOCUMENT_APPLY = {
@@ -55,9 +56,24 @@ const struct document DOCUMENT_APPLY = {
 struct applying {
     char *model;
     struct config config;
-    char because[256];
+    char because[512], load[RUN_LOAD_TEXT];
     int64_t run_id;
 };
+
+/* What other programs did to the machine while a comparison measured this arm (-1: the one that won). */
+static enum err_code load_of_run(char buf[RUN_LOAD_TEXT], struct db *d, int64_t run_id, int arm,
+                                 struct err *why)
+{
+    struct experiment_state *s = calloc(1, sizeof *s);
+    enum err_code rc = s ? experiment_load(s, d, run_id, why)
+                         : err_set(why, ERR_NOMEM, "out of memory for an experiment");
+    if (!rc) {
+        const struct run_load load = experiment_run_load(s, arm > 0 ? arm : MAX(s->headline, 1));
+        experiment_run_load_text(buf, &load);
+    }
+    free(s);
+    return rc;
+}
 
 /* Takes model and config from run --run. The model file must still have the hash it had then. */
 static enum err_code applying_from_run(struct applying *x, const struct cli_global *g,
@@ -83,8 +99,32 @@ static enum err_code applying_from_run(struct applying *x, const struct cli_glob
         snprintf(x->because, sizeof x->because, "%s run %lld: %s %.6g", won ? "won" : "measured in",
                  (long long)x->run_id, b.metric, b.value);
         config_unset(&x->config, KNOB_MODEL);
+        if (!strcmp(r.run.kind, "ab")) rc = load_of_run(x->load, d, x->run_id, arm, why);
     }
     results_free(&r);
+    db_close(d);
+    return rc;
+}
+
+/* A config given by hand that the newest search of the model compared is kept with what that search recorded.
+ */
+static enum err_code applying_from_search(struct applying *x, const struct cli_global *g, struct err *why)
+{
+    struct db *d = NULL;
+    struct machine m;
+    struct evidence e = { 0 };
+    char line[CONFIG_LINE];
+    enum err_code rc = machine_detect(&m, "", why);
+    if (!rc) rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = evidence_load(&e, d, x->model, m.id, why);
+    config_line(&x->config, line, sizeof line);
+    const bool won = !rc && e.found.better && !strcmp(e.found.line, line);
+    if (won || (!rc && !strcmp(e.found.candidate, line))) {
+        snprintf(x->because, sizeof x->because, "%.*s", (int)sizeof x->because - 1, e.found.because);
+        snprintf(x->load, sizeof x->load, "%.*s", (int)sizeof x->load - 1, e.found.load);
+        x->run_id = e.found.confirm_run;
+    }
+    evidence_free(&e);
     db_close(d);
     return rc;
 }
@@ -158,6 +198,12 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
         json_put_str(row, "machine", *k->machine ? k->machine : NULL);
         json_put_str(row, "model_sha256", *k->model_sha256 ? k->model_sha256 : NULL);
         json_put_str(row, "path", *k->path ? k->path : NULL);
+        json_put_str(row, "load", *k->load ? k->load : NULL);
+        if (*k->load)
+            table_note(&t,
+                       "it was found on a busy machine (%s), so it may not hold on a quiet one: `qdyno tune "
+                       "--wait-quiet 1h` checks that",
+                       k->load);
         const bool known = !apply_llama_cpp(&line, &note, model, &k->config, &why);
         json_put_str(row, "llama_cpp", known ? str_text(&line) : NULL);
         json_put_str(row, "llama_cpp_note", known ? (note.len ? str_text(&note) : NULL) : why.message);
@@ -183,7 +229,8 @@ static enum err_code applying_save(struct applied *out, const struct cli_args *a
                                      .config = &x->config,
                                      .machine = &m,
                                      .because = *x->because ? x->because : NULL,
-                                     .run_id = x->run_id };
+                                     .run_id = x->run_id,
+                                     .load = x->load };
     enum err_code rc = machine_detect(&m, "", why);
     if (rc) return rc;
     if ((rc = config_check_own(&x->config, why))) return rc;
@@ -191,6 +238,7 @@ static enum err_code applying_save(struct applied *out, const struct cli_args *a
     *out = (struct applied){ .config = x->config, .run_id = x->run_id };
     config_line(&x->config, out->line, sizeof out->line);
     snprintf(out->because, sizeof out->because, "%s", x->because);
+    snprintf(out->load, sizeof out->load, "%s", x->load);
     return ERR_OK;
 }
 
@@ -218,6 +266,7 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
     else if (!rc)
         rc = cli_model(&x.model, a, &why);
     if (!rc && a->n) rc = cli_config(&x.config, a, a->arg[0], &why);
+    if (!rc && a->n) rc = applying_from_search(&x, g, &why);
     if (!rc) {
         if (args_has(a, "--remove")) {
             rc = apply_remove(x.model, &found, &why);

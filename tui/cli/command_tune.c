@@ -11,6 +11,7 @@
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_tune_keep.h"
 #include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
@@ -44,6 +45,8 @@ const struct cli_flag FLAGS_TUNE[] = {
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "continue a stopped or killed run; options that are not given are those of that run" },
     { .name = "--dry-run", .help = "write no config file" },
+    { .name = FLAG_KEEP,
+      .help = "save a winner that was found on a busy machine, too; otherwise you are asked, and scripts save none" },
     FLAG_LABEL_ROW,
     { .name = NULL },
 };
@@ -108,6 +111,11 @@ static const struct column COLUMNS[] = {
     { .name = "candidate_perplexity", .kind = COLUMN_NUM },
     { .name = "text", .title = "text of KL divergences" },
     { .name = "text_sha256" },
+    { .name = "loaded", .kind = COLUMN_BOOL },
+    { .name = "others_busy_ratio", .kind = COLUMN_NUM },
+    { .name = "undisturbed_blocks", .kind = COLUMN_INT },
+    { .name = "not_applied" },
+    { .name = "confirm_command" },
 };
 
 const struct document DOCUMENT_TUNE = {
@@ -132,6 +140,8 @@ struct tuner {
     enum goal goal;
     struct tune_result result;
     struct applied kept;
+    struct tune_kept decision;
+    char workload[WORKLOAD_LINE];
     bool written;
     struct tune_lines lines;
 };
@@ -239,6 +249,7 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
                               .progress = tune_on_progress,
                               .ctx = t };
     enum err_code rc = tuner_options(&o, t, why);
+    if (!rc) workload_line(&o.workload, t->workload, sizeof t->workload);
     if (!rc) rc = cli_labels(&labels, a, why);
     if (!rc) rc = cli_sampler(&sampler, NULL, why);
     o.sampler = sampler;
@@ -254,12 +265,15 @@ static enum err_code tuner_search(struct tuner *t, struct err *why)
 static enum err_code tuner_save(struct tuner *t, struct err *why)
 {
     const struct tune_result *r = &t->result;
+    char load[RUN_LOAD_TEXT];
     const struct apply_request q = { .model_path = t->model,
                                      .config = &r->keep,
                                      .machine = &t->machine,
                                      .because = r->because,
-                                     .run_id = r->confirm_run };
-    if (!r->wins || args_has(t->a, "--dry-run") || config_is_foreign(&r->keep)) return ERR_OK;
+                                     .run_id = r->confirm_run,
+                                     .load = experiment_run_load_text(load, &r->load) };
+    tune_keep_decide(&t->decision, t->g, t->a, t->model, t->workload, r);
+    if (!t->decision.save) return ERR_OK;
     if (t->lines.progress.json)
         tune_lines_enter(&t->lines, TUNE_PHASE_SAVE, "saving the winner for this model");
     enum err_code rc = apply_write(&t->kept, &q, why);
@@ -332,6 +346,9 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_str(row, "verdict", *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL);
     json_put_int(row, "blocks", r->blocks);
     json_put_num(row, "noise_floor_ratio", r->noise_floor);
+    if (r->blocks) json_put_bool(row, "loaded", r->load.loaded);
+    if (r->blocks) json_put_num(row, "others_busy_ratio", r->load.others_busy);
+    if (r->blocks) json_put_int(row, "undisturbed_blocks", r->load.undisturbed);
     json_put_num(row, "gain", r->gain.estimate);
     json_put_num(row, "gain_lower", r->gain.lower);
     json_put_num(row, "gain_upper", r->gain.upper);
@@ -351,7 +368,11 @@ static void note_tried(struct table *t, const struct tune_result *r)
         const struct tune_candidate *c = &r->seen[i];
         char bytes[16], kld[32] = "not measured", usually[48] = "", answers[96] = "";
         json_array_append_new(tried, candidate_json(c));
-        if (i >= SHOWN || !c->timings) continue;
+        if (i >= SHOWN) continue;
+        if (!c->timings) {
+            table_note(t, "  %-44s failed: %s", c->line, c->error);
+            continue;
+        }
         if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
         if (r->asked && !isnan(c->accuracy_lower))
             snprintf(answers, sizeof answers, "  right answers %+.2f %% [%+.2f, %+.2f]",
@@ -383,7 +404,7 @@ static int tuner_print(struct tuner *t)
     char machine[128], sentence[TUNE_SENTENCE];
     const struct tune_result *r = &t->result;
     const struct tune_end end = { r, tune_sentence(sentence, sizeof sentence, r),
-                                  t->written ? t->kept.path : NULL };
+                                  t->written ? t->kept.path : NULL, t->decision.reason, t->decision.confirm };
     tune_lines_end(&t->lines, &end);
     table_init(&out, &DOCUMENT_TUNE);
     out.record = true;
@@ -400,6 +421,8 @@ static int tuner_print(struct tuner *t)
     json_put_str(row, "doubles", *r->doubles ? r->doubles : NULL);
     json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
     json_put_str(row, "written", t->written ? t->kept.path : NULL);
+    json_put_str(row, "not_applied", *t->decision.reason ? t->decision.reason : NULL);
+    json_put_str(row, "confirm_command", *t->decision.confirm ? t->decision.confirm : NULL);
     json_put_bool(row, "random_weights", r->random_weights);
     json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
@@ -407,7 +430,7 @@ static int tuner_print(struct tuner *t)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
-    if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)))
+    if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)) && !r->winner.same_answers)
         table_note(&out, "the answers were not compared: `qdyno audit` checks those of another engine");
     if (config_is_foreign(&r->keep))
         table_note(

@@ -47,6 +47,9 @@ static json_t *end_json(const struct tune_end *end)
     json_put_bool(o, "stopped", r->stopped);
     json_put_str(o, "candidate", *r->winner.line ? r->winner.line : NULL);
     json_put_str(o, "applied", end->applied);
+    json_put_bool(o, "loaded", r->load.loaded);
+    json_put_str(o, "not_applied", *end->not_applied ? end->not_applied : NULL);
+    json_put_str(o, "confirm_command", *end->confirm ? end->confirm : NULL);
     return o;
 }
 

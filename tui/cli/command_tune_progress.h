@@ -9,8 +9,9 @@
 /* How the search ended, for its last line. */
 struct tune_end {
     const struct tune_result *result;
-    const char *text;    /* the result in one sentence */
-    const char *applied; /* path of the file that the winner was saved in; NULL: not saved */
+    const char *text;                  /* the result in one sentence */
+    const char *applied;               /* path of the file that the winner was saved in; NULL: not saved */
+    const char *not_applied, *confirm; /* as in struct tune_kept */
 };
 /* The object "tune". end NULL: the search goes on. New reference. */
 json_t *tune_progress_to_json(const struct tune_progress *at, const char *model, const struct tune_end *end);

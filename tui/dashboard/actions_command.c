@@ -160,11 +160,13 @@ struct effect action_run_typed(struct ui *ui, const char *line)
     return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
 }
 
-/* The quality view says that this key runs the command which it shows. */
+/* The quality view says that this key runs the command which it shows, and the view of searches that it
+ * compares a result of a busy machine when the machine is quiet. */
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
     char line[COMMAND_TEXT] = "";
     if (ui->view == VIEW_QUALITY) screen_command(ui, s, line, sizeof line);
+    if (ui->view == VIEW_TUNE && !s->tune.running) snprintf(line, sizeof line, "%s", s->tune.confirm);
     const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
     form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });
     return effect_none();
@@ -198,7 +200,11 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
     equivalent_command(DO_APPLY, ui, s, command, sizeof command);
     if (ui->view == VIEW_TUNE)
         snprintf(text, sizeof text, "Apply %.160s to this model%s? %s", s->tune.candidate,
-                 s->tune.wins ? "" : ", although it is not proven better", AFTER);
+                 !s->tune.wins ? ", although it is not proven better"
+                 : s->tune.loaded
+                     ? ", although it was found on a busy machine and may not hold on a quiet one"
+                     : "",
+                 AFTER);
     else if (a)
         snprintf(text, sizeof text, "Apply %.200s to this model? %s", a->line, AFTER);
     else

@@ -121,6 +121,8 @@ struct tune_watch {
     int64_t confirm_run;
     bool ended; /* its result is below */
     bool wins, stopped;
+    bool loaded;       /* the candidate was compared on a busy machine: a person decides whether to use it */
+    char confirm[900]; /* the command that compares it on a quiet machine; "" not needed */
     char text[TUNE_SENTENCE]; /* the result in one sentence */
     char candidate[1024];     /* config line that can be applied; "" none */
     char error[256];          /* why it ended without a result; "" it did not */
@@ -259,6 +261,7 @@ struct snapshot {
     char written[MODEL_PATH], written_from[MODEL_PATH], written_recipe[CONFIG_LINE];
     char applied[CONFIG_LINE];                   /* the config line applied to the model, "" none */
     char applied_when[32], applied_because[256]; /* "" unknown */
+    char applied_load[160]; /* what other programs did to the machine when it was found, "" nothing */
     /* data for the suggestions of forms */
     struct recipe_list recipes; /* for the model */
     struct folder folder;       /* the one a form asked for last */

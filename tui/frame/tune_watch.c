@@ -61,6 +61,8 @@ static void result_read(struct tune_watch *t, const json_t *o)
     t->wins = json_get_bool(o, "wins", false);
     t->stopped = json_get_bool(o, "stopped", false);
     text_put(t->text, sizeof t->text, o, "text");
+    t->loaded = json_get_bool(o, "loaded", false);
+    text_put(t->confirm, sizeof t->confirm, o, "confirm_command");
     /* a line that was cut would be another configuration */
     snprintf(t->candidate, sizeof t->candidate, "%s",
              strlen(candidate) < sizeof t->candidate ? candidate : "");
@@ -130,9 +132,11 @@ const char *tune_next_step(const struct snapshot *s, char *buf, size_t size)
     if (t->running)
         snprintf(buf, size, "s: good enough, stop now; what was measured is stored, and r resumes it");
     else if (tune_is_applied(s))
-        snprintf(buf, size, "in use: run, bench and the dashboard use it; u: undo");
+        snprintf(buf, size, "in use%s: run, bench and the dashboard use it; u: undo",
+                 t->loaded ? ", found on a busy machine" : "");
     else if (t->candidate[0])
-        snprintf(buf, size, "Enter: use %.400s%s%s", t->candidate, t->wins ? "" : " anyway",
+        snprintf(buf, size, "Enter: use %.400s%s%s%s", t->candidate, t->wins && !t->loaded ? "" : " anyway",
+                 t->confirm[0] ? "; : compare it when the machine is quiet" : "",
                  resumable ? "; r: resume the search" : "");
     else
         snprintf(buf, size, resumable ? "r: resume the search; t: another one" : "t: another search");

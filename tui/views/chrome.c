@@ -83,7 +83,8 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
                  s->model.dominant_format);
     if (s->model_path[0] && s->applied[0]) {
         const size_t n = strlen(model);
-        snprintf(model + n, sizeof model - n, " → %.40s", s->applied);
+        snprintf(model + n, sizeof model - n, " → %.40s%s", s->applied,
+                 *s->applied_load ? " (found busy)" : "");
     }
     struct pen p = pen_at(g, row, 0, 0);
     pen_put(&p, ROLE_TITLE | STYLE_BOLD, " qdyno  ");

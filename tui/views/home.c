@@ -38,7 +38,8 @@ static void draw_applied(struct grid *g, struct rect in, int row, const struct s
     char text[900], line[200];
     struct pen p = pen_at(g, in, 0, row);
     text_shorten(s->applied, NULL, 0, MAX(in.w / 2, 10), line, sizeof line);
-    snprintf(text, sizeof text, "in use: %s%s%.10s%s%s", line, *s->applied_when ? ", since " : "",
+    snprintf(text, sizeof text, "in use: %s%s%s%.10s%s%s", line,
+             *s->applied_load ? " (found on a busy machine)" : "", *s->applied_when ? ", since " : "",
              s->applied_when, *s->applied_because ? ", " : "", s->applied_because);
     pen_field(&p, MAX(in.w - UNDO, 8), ROLE_TEXT, text);
     pen_put(&p, ROLE_TEXT, "  ");

@@ -375,7 +375,7 @@ static void progress_is_documented(void **state)
     const struct tune_progress at = {
         .what = "speed", .challenger = "q4_K", .n = 1, .board = { { &c, true, NULL } }
     };
-    json_t *tune = tune_progress_to_json(&at, "m.gguf", &(struct tune_end){ &r, "text", NULL });
+    json_t *tune = tune_progress_to_json(&at, "m.gguf", &(struct tune_end){ &r, "text", NULL, "", "" });
     json_t *o = progress_to_json(&(struct progress_figures){ .own_key = "tune", .own = tune }, "text", NAN);
     keys_collect(&k, "", o);
     check_section("qdyno.progress/1", &k);

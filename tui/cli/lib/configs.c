@@ -81,6 +81,10 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
     const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
     cli_note(g, "using config %s, as applied in %s%s; -C default ignores it", kept.line, kept.path,
              elsewhere ? " (on another machine)" : "");
+    if (*kept.load)
+        cli_note(g,
+                 "%s was found on a busy machine (%s): `qdyno tune --wait-quiet 1h` checks it on a quiet one",
+                 kept.line, kept.load);
     return ERR_OK;
 }
 

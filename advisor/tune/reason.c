@@ -1,0 +1,101 @@
+/* advisor/tune/reason.c - why a search keeps the current configuration although it measured others. The
+ * reason is read from the measured candidates that the result lists, so that sentence and table cannot
+ * disagree. */
+#include <math.h>
+#include <stdio.h>
+
+#include "advisor/tune/parts.h"
+
+/* Why this candidate cannot win, as the end of a sentence; "" when nothing rules it out. */
+static void candidate_exclusion(char *buf, size_t size, const struct tuning *t, int i)
+{
+    const struct tune_candidate *c = &t->known.list[i];
+    const struct tune_limits *l = &t->task.o->limits;
+    buf[0] = '\0';
+    if (c->same_answers) return;
+    if (c->quality_failed)
+        snprintf(buf, size, "its quality could not be measured: %.200s", c->error);
+    else if (isnan(c->kld))
+        snprintf(buf, size, "it changes answers, and its quality was not measured within the budget");
+    else if (c->kld > l->kld)
+        snprintf(buf, size, "its quality loss of %.2g nats (KL divergence) is above the limit of %.3g",
+                 c->kld, l->kld);
+    else if (l->ppl_ratio > 0 && c->ppl_ratio - 1 > l->ppl_ratio)
+        snprintf(buf, size, "its perplexity is %.2g %% higher, more than the limit of %.3g %%",
+                 100 * (c->ppl_ratio - 1), 100 * l->ppl_ratio);
+    else if (c->accuracy_failed)
+        snprintf(buf, size, "its right answers could not be counted: %.200s", c->error);
+    else if (l->accuracy > 0 && isnan(c->accuracy_lower))
+        snprintf(buf, size, "its right answers were not counted within the budget");
+    else if (l->accuracy > 0 && c->accuracy_lower < -l->accuracy)
+        snprintf(buf, size, "its loss of right answers is not shown to be within the limit of %.2g %%",
+                 100 * l->accuracy);
+}
+
+/* The timed candidate with the best score, among those that something rules out or not; -1: none. */
+static int best_timed(const struct tuning *t, bool excluded, double *score)
+{
+    char why[TUNE_BECAUSE];
+    int best = -1;
+    *score = -INFINITY;
+    for (int i = 1; i < t->known.n; i++) {
+        double mean, sd;
+        if (!t->known.list[i].timings || t->known.list[i].failed) continue;
+        candidate_exclusion(why, sizeof why, t, i);
+        if (excluded != (*why != '\0')) continue;
+        tune_estimate_speed(t, i, &mean, &sd);
+        const double s = tune_score(t, &t->known.list[i], mean);
+        if (s <= *score) continue;
+        *score = s;
+        best = i;
+    }
+    return best;
+}
+
+/* Nothing but the current configuration was timed. */
+static void explain_unmeasured(char *buf, size_t size, const struct tuning *t)
+{
+    const struct tune_candidate *failed = NULL;
+    for (int i = 1; i < t->known.n && !failed; i++)
+        if (t->known.list[i].failed) failed = &t->known.list[i];
+    if (failed)
+        snprintf(buf, size, "no other configuration could be measured: %.120s failed: %.160s", failed->line,
+                 failed->error);
+    else if (t->costs.timing.n)
+        snprintf(
+            buf, size,
+            "no other configuration was measured: on this machine now, timing one takes about %.0f s, and the "
+            "budget of %.3g s had too little left; use --budget %.0f or a shorter workload (-w tg16)",
+            t->costs.timing.seconds, t->task.o->budget_s,
+            ceil(fmax(6 * t->costs.timing.seconds, 2 * t->task.o->budget_s)));
+    else
+        snprintf(buf, size, "no other configuration was measured within the budget of %.3g s",
+                 t->task.o->budget_s);
+}
+
+void tune_explain_kept(char *buf, size_t size, const struct tuning *t)
+{
+    char why[TUNE_BECAUSE];
+    double free_score, excluded_score, mean, sd;
+    const int other = best_timed(t, false, &free_score), excluded = best_timed(t, true, &excluded_score);
+    if (other < 0 && excluded < 0) {
+        explain_unmeasured(buf, size, t);
+        return;
+    }
+    tune_estimate_speed(t, 0, &mean, &sd);
+    const double current = tune_score(t, &t->known.list[0], mean);
+    const struct tune_candidate *a = &t->known.list[0];
+    if (excluded >= 0 && excluded_score > current && excluded_score > free_score) {
+        const struct tune_candidate *c = &t->known.list[excluded];
+        candidate_exclusion(why, sizeof why, t, excluded);
+        snprintf(buf, size, "%.300s was measured better (%.3g against %.3g tokens/s), but %s", c->line,
+                 c->normalized_rate, a->normalized_rate, why);
+        return;
+    }
+    const struct tune_candidate *c = &t->known.list[other >= 0 ? other : excluded];
+    snprintf(buf, size,
+             "of %lld other configuration%s measured none is better; the nearest, %.300s, has %.3g tokens/s "
+             "against %.3g",
+             (long long)tune_timed(t), str_plural(tune_timed(t)), c->line, c->normalized_rate,
+             a->normalized_rate);
+}
