@@ -124,11 +124,13 @@ struct sensitivity_options {
     struct text_part text;
     int ctx; /* tokens per window */
     int64_t windows;
-    /* No measurement begins after it. It leaves time for later_windows, which the caller evaluates
-     * afterwards, as long as that is at most half of it; otherwise a warning in the log says how long they
-     * take. */
+    /* No measurement begins after it. It leaves time for what the caller does afterwards: making later_models
+     * files of this model and evaluating later_windows, or if that takes more than half of the budget, half
+     * of it, but at least the time of later_least windows. A budget that does not even cover those is an
+     * error. */
     double budget_s;
-    int64_t later_windows;
+    int64_t later_windows, later_least;
+    int later_models;
     struct db *db; /* borrowed; NULL: nothing is stored */
     const struct log *log;
     /* Called with what is measured and the share done; false cancels. May be NULL. */
@@ -136,8 +138,9 @@ struct sensitivity_options {
     void *progress_ctx;
 };
 /* List the tensors, load known sensitivities from the database, and measure the others. sensitivities_free in
- * any case. Errors: those of model_open and eval_substitution; ERR_USAGE when the file is already quantized
- * (the second rounding error would hide in the first) or no tensor takes any of the formats; ERR_CANCELLED.
+ * any case. Errors: those of model_open and eval_substitution; ERR_USAGE when the budget is too short, the
+ * file is already quantized (the second rounding error would hide in the first) or no tensor takes any of the
+ * formats; ERR_CANCELLED.
  */
 enum err_code sensitivities_measure(struct sensitivities *out, const struct sensitivity_options *o,
                                     struct err *why);

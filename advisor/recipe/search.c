@@ -11,6 +11,11 @@
 #include "engine/quant/quant.h"
 
 enum { CTX = 256, WINDOWS = 12, CHECK_WINDOWS = 32, WINDOWS_MAX = 4096, TRIED = 3 };
+enum { ROUNDS = 4 };      /* of the search for a KL divergence, at most */
+enum { CHECK_LEAST = 8 }; /* windows of the check, where the budget has no time for the usual number */
+enum {
+    CHECKED = 2 + TRIED
+}; /* how often each window of the check is evaluated: model, recipe, uniform ones */
 
 struct search {
     const struct recipe_search *o;
@@ -25,6 +30,8 @@ struct search {
     int ctx;
     int64_t most; /* bytes of weights that the target allows; 0: as many as the mixed recipe takes */
     const char *doing;
+    int64_t begun_ns, checked; /* checked: windows of the check */
+    double open_s, window_s;   /* of the last comparison: making the model; one window of one model */
     double window[2][WINDOWS_MAX];
 };
 
@@ -225,9 +232,13 @@ static enum err_code recipe_compare(struct divergence *d, double *window, struct
                                     .window_kld = window,
                                     .window_room = window ? WINDOWS_MAX : 0,
                                     .logit_cache = &x->logit_cache };
+    const int64_t begun = clock_ns();
     x->doing = line;
     if (!rc) rc = shapes_model_open(&m, &open, why);
+    const int64_t opened = clock_ns();
     if (!rc) rc = eval_divergence(d, x->reference, m, &r, why);
+    if (!rc) x->open_s = (double)(opened - begun) * 1e-9;
+    if (!rc) x->window_s = (double)(clock_ns() - opened) * 1e-9 / (double)(2 * MAX(d->candidate.chunks, 1));
     model_close(m);
     return rc;
 }
@@ -242,13 +253,28 @@ static enum err_code search_sizes(struct recipe_figures *f, const struct search 
     return rc;
 }
 
+static int64_t search_windows(const struct search *x)
+{
+    return x->o->windows > 0 ? x->o->windows : WINDOWS;
+}
+
+/* The windows of the check: as asked, otherwise as many as the rest of the budget allows, by the time that
+ * the last comparison took. A quarter is added, because the machine may be slower then. */
+static int64_t check_windows(const struct search *x)
+{
+    static const double SLACK = 1.25;
+    if (x->o->check_windows > 0) return MIN(x->o->check_windows, (int64_t)WINDOWS_MAX);
+    const double left_s = x->o->budget_s - (double)(clock_ns() - x->begun_ns) * 1e-9 -
+                          SLACK * (1 + TRIED) * x->open_s;
+    const double fit = left_s / (SLACK * CHECKED * x->window_s);
+    return fit >= CHECK_WINDOWS ? (int64_t)CHECK_WINDOWS : fit > CHECK_LEAST ? (int64_t)fit : CHECK_LEAST;
+}
+
 static enum err_code recipe_check(struct recipe_figures *f, double *window, struct search *x,
                                   int64_t *windows, struct err *why)
 {
     struct divergence d;
-    const int64_t most = x->o->check_windows > 0 ? MIN(x->o->check_windows, (int64_t)WINDOWS_MAX)
-                                                 : (int64_t)CHECK_WINDOWS;
-    enum err_code rc = recipe_compare(&d, window, x, f->line, &x->for_check, most, why);
+    enum err_code rc = recipe_compare(&d, window, x, f->line, &x->for_check, x->checked, why);
     if (rc) return rc;
     f->kld = d.kld_mean;
     f->kld_se = d.kld_se;
@@ -263,7 +289,6 @@ static enum err_code recipe_check(struct recipe_figures *f, double *window, stru
  * cost of all together, a few times at most. */
 static enum err_code search_for_kld(struct search *x, struct err *why)
 {
-    enum { ROUNDS = 4 };
     struct divergence d;
     struct allocation a;
     double ask = x->o->kld;
@@ -275,9 +300,7 @@ static enum err_code search_for_kld(struct search *x, struct err *why)
         struct recipe_figures f = { .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         rc = recipe_write_line(x, INT64_MAX, f.line, why);
         if (!rc) rc = search_sizes(&f, x, why);
-        if (!rc)
-            rc = recipe_compare(&d, NULL, x, f.line, &x->on, x->o->windows > 0 ? x->o->windows : WINDOWS,
-                                why);
+        if (!rc) rc = recipe_compare(&d, NULL, x, f.line, &x->on, search_windows(x), why);
         if (rc) return rc;
         if (d.kld_mean <= x->o->kld && f.bytes < best.bytes) {
             best = f;
@@ -305,9 +328,7 @@ static enum err_code search_for_bytes(struct search *x, struct err *why)
     if (!rc) rc = recipe_write_line(x, limit, x->out->mixed.line, why);
     if (!rc) rc = search_sizes(&x->out->mixed, x, why);
     if (!rc) x->out->predicted_kld = kld_sum(x);
-    if (!rc)
-        rc = recipe_compare(&d, NULL, x, x->out->mixed.line, &x->on,
-                            x->o->windows > 0 ? x->o->windows : WINDOWS, why);
+    if (!rc) rc = recipe_compare(&d, NULL, x, x->out->mixed.line, &x->on, search_windows(x), why);
     if (!rc) x->out->search_kld = d.kld_mean;
     return rc;
 }
@@ -384,22 +405,25 @@ static enum err_code target_check(const struct recipe_search *o, struct err *why
 static enum err_code search_measure(struct search *x, struct err *why)
 {
     const struct recipe_search *o = x->o;
-    const int64_t windows = o->windows > 0 ? o->windows : WINDOWS,
-                  check = o->check_windows > 0 ? o->check_windows : CHECK_WINDOWS;
-    const struct sensitivity_options s = { .model_path = o->model_path,
-                                           .config = o->config,
-                                           .formats = o->formats,
-                                           .text = x->on,
-                                           .ctx = x->ctx,
-                                           .windows = windows,
-                                           .budget_s = o->budget_s,
-                                           /* the recipe on both texts; on that of the check also the model
-                                            * itself and its uniform competitors */
-                                           .later_windows = windows + (2 + TRIED) * check,
-                                           .db = o->db,
-                                           .log = o->log,
-                                           .progress = o->progress,
-                                           .progress_ctx = o->progress_ctx };
+    /* The recipe and the model itself on the text of the search, once or for a target of KL divergence some
+     * times; both, and the uniform competitors, on that of the check. */
+    const int64_t again = search_windows(x) * (isnan(o->kld) ? 2 : 1 + ROUNDS);
+    const struct sensitivity_options s = {
+        .model_path = o->model_path,
+        .config = o->config,
+        .formats = o->formats,
+        .text = x->on,
+        .ctx = x->ctx,
+        .windows = search_windows(x),
+        .budget_s = o->budget_s,
+        .later_windows = again + CHECKED * (o->check_windows > 0 ? o->check_windows : CHECK_WINDOWS),
+        .later_least = again + CHECKED * (o->check_windows > 0 ? o->check_windows : CHECK_LEAST),
+        .later_models = (isnan(o->kld) ? 2 : 1 + ROUNDS) + TRIED,
+        .db = o->db,
+        .log = o->log,
+        .progress = o->progress,
+        .progress_ctx = o->progress_ctx
+    };
     enum err_code rc = sensitivities_measure(&x->s, &s, why);
     if (!rc) rc = sensitivities_items(&x->items, &x->s, why);
     if (rc) return rc;
@@ -426,6 +450,7 @@ static enum err_code search_run(struct search *x, struct err *why)
     x->out->random_weights = model_shape(x->reference)->random_weights;
     x->out->answers_unverified = model_shape(x->reference)->unknown > 0;
     rc = isnan(x->o->kld) ? search_for_bytes(x, why) : search_for_kld(x, why);
+    x->checked = check_windows(x);
     if (!rc) rc = recipe_check(&x->out->mixed, x->window[0], x, &x->out->windows, why);
     if (!rc) rc = best_uniform(x, why);
     if (!rc) search_judge(x);
@@ -439,6 +464,7 @@ enum err_code recipe_search(struct recipe_found *out, const struct recipe_search
     if (!x) return err_set(why, ERR_NOMEM, "out of memory for a search");
     x->o = o;
     x->out = out;
+    x->begun_ns = clock_ns();
     x->ctx = o->ctx > 0 ? o->ctx : CTX;
     enum err_code rc = search_run(x, why);
     logit_cache_done(&x->logit_cache);

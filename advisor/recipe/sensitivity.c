@@ -141,7 +141,7 @@ struct asking {
     struct sensitivities *s;
     struct model *reference, *candidate;
     struct logit_cache logit_cache;
-    int64_t begun_ns;
+    int64_t begun_ns, weights; /* weights: of the searched tensors */
     char what[160];
     int done;
 };
@@ -196,21 +196,38 @@ static enum err_code pair_measure(struct asking *a, struct sensitive_tensor *x, 
     return pair_store(a, x, k, why);
 }
 
-/* Seconds of the budget that measuring must leave for the windows that are evaluated afterwards, from the `n`
- * measurements that took `spent`. Their time is known after the first measurement; when it is more than half
- * of the budget, that is said once, and nothing is reserved. */
-static double reserved_s(struct asking *a, double spent, int n)
+/* Seconds that evaluating so many windows and making the files takes, from `n` measurements that took
+ * `spent`: each evaluates its windows once, the first one also those of the reference. */
+static double later_s(const struct asking *a, double spent, int n, int64_t windows)
+{
+    /* a guess of weights that are encoded per second; the measurements do not show it */
+    static const double WEIGHTS_S = 5e7;
+    const struct sensitivity_options *o = a->o;
+    const double window_s = spent / (n + 1) / (double)MAX(o->windows, 1);
+    return window_s * (double)windows + o->later_models * (double)a->weights / WEIGHTS_S;
+}
+
+/* Seconds of the budget that measuring must leave for what follows. */
+static double reserved_s(const struct asking *a, double spent, int n)
 {
     const struct sensitivity_options *o = a->o;
-    const double later = n ? spent / n / (double)MAX(o->windows, 1) * (double)o->later_windows : 0;
-    if (later <= 0.5 * o->budget_s) return later;
-    if (n == 1)
-        log_write(
-            o->log, LOG_WARN,
-            "the search takes longer than its budget of %.3g s: checking the recipe begins after the tensors were "
-            "measured and takes about %.0f s",
-            o->budget_s, later);
-    return 0;
+    const double all = n ? later_s(a, spent, n, o->later_windows) : 0;
+    return all <= 0.5 * o->budget_s ? all : fmax(0.5 * o->budget_s, later_s(a, spent, n, o->later_least));
+}
+
+/* After the first measurement: does the budget cover what follows in any case? */
+static enum err_code budget_check(const struct asking *a, double measuring, struct err *why)
+{
+    const struct sensitivity_options *o = a->o;
+    const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
+    const double least = later_s(a, measuring, 1, o->later_least);
+    if (spent + least <= o->budget_s) return ERR_OK;
+    return err_set(
+        why, ERR_USAGE,
+        "the budget of %.3g s is too short: loading and the first of %d measurements took %.0f s on this "
+        "machine now, and checking the recipe takes at least %.0f s: use --budget %.0f, or a smaller model; "
+        "what was measured is kept",
+        o->budget_s, a->s->of, spent, least, ceil(2 * (spent + least)));
 }
 
 /* Measure one format of every tensor before a second one of any: one measurement allows estimates of the
@@ -232,10 +249,17 @@ static enum err_code pairs_measure(struct asking *a, struct err *why)
             const double measuring = (double)(clock_ns() - begun) * 1e-9;
             if (spent > a->o->budget_s - reserved_s(a, measuring, measured)) return ERR_OK;
             rc = pair_measure(a, x, k, why);
-            measured++;
+            if (!rc && ++measured == 1) rc = budget_check(a, (double)(clock_ns() - begun) * 1e-9, why);
         }
     }
     return rc;
+}
+
+static int64_t tensor_weights(const struct gguf_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->dims; i++) n *= t->shape[i];
+    return n;
 }
 
 static bool is_complete(const struct sensitivities *s)
@@ -254,6 +278,7 @@ static enum err_code sensitivities_run(struct sensitivities *s, const struct sen
     if (is_complete(s)) return ERR_OK;
     for (int t = 0; t < s->n; t++)
         for (int k = 0; k + 1 < s->formats; k++) a.done += s->tensor[t].measured[k];
+    for (int t = 0; t < s->n; t++) a.weights += tensor_weights(s->tensor[t].source);
     enum err_code rc = model_open_as_is(&a.reference, &a, why);
     if (!rc) rc = model_open_as_is(&a.candidate, &a, why);
     if (!rc) rc = pairs_measure(&a, why);

@@ -141,11 +141,11 @@ static void keys_of_a_search(void **state)
     u = (struct ui){ .view = VIEW_TUNE };
     snprintf(s->tune.confirm, sizeof s->tune.confirm, "qdyno ab default threads=1 --wait-quiet 1h");
     char next[600];
-    CHECK_CONTAINS(tune_next_step(s, next, sizeof next), "anyway; : compare it when the machine is quiet");
+    CHECK_CONTAINS(tune_next_step(s, next, sizeof next), "anyway; !: compare it when the machine is quiet");
     CHECK_EQ(input_key(&u, s, UI_KEY_ENTER).requests, 0);
     CHECK_CONTAINS(u.question.text, "found on a busy machine");
     u = (struct ui){ .view = VIEW_TUNE };
-    CHECK_EQ(input_key(&u, s, ':').requests, 0);
+    CHECK_EQ(input_key(&u, s, '!').requests, 0);
     CHECK_EQ(u.form.kind, FORM_COMMAND);
     CHECK_STR(u.form.field[0].text, "ab default threads=1 --wait-quiet 1h");
     free(s);

@@ -136,7 +136,7 @@ const char *tune_next_step(const struct snapshot *s, char *buf, size_t size)
                  t->loaded ? ", found on a busy machine" : "");
     else if (t->candidate[0])
         snprintf(buf, size, "Enter: use %.400s%s%s%s", t->candidate, t->wins && !t->loaded ? "" : " anyway",
-                 t->confirm[0] ? "; : compare it when the machine is quiet" : "",
+                 t->confirm[0] ? "; !: compare it when the machine is quiet" : "",
                  resumable ? "; r: resume the search" : "");
     else
         snprintf(buf, size, resumable ? "r: resume the search; t: another one" : "t: another search");
