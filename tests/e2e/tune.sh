@@ -114,6 +114,8 @@ fi
 expect 4 recipe --kld 0.1 --size 3M && says err 'one target'
 expect 4 recipe --like q4_K -C q8_0 && says err 'search looks for'
 expect 6 recipe --size 100K --formats q2_K --windows 2 --check-windows 2 -c 64 --budget 10m && says err 'limit'
+# a budget that cannot be kept is refused with the arithmetic; what was measured is kept
+expect 4 recipe --formats q4_K --windows 2 -c 64 --budget 1ms && says err 'budget of 0.001 s is too short: loading and the first of .* use --budget'
 "$QDYNO" synth --shape tiny -R q8_0 "$T/q8.gguf" >/dev/null 2>&1
 expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'already quantized'
 

@@ -68,12 +68,12 @@ static const struct column COLUMNS[] = {
     { .name = "beats", .title = "proven closer to the model", .kind = COLUMN_BOOL },
     { .name = "reason", .title = "reason" },
     { .name = "check_windows", .title = "windows checked", .kind = COLUMN_INT },
-    { .name = "predicted_kld", .title = "sum of tensor costs", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "search_kld", .title = "measured together", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "predicted_kld", .title = "losses of single tensors, sum", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "search_kld", .title = "loss of all together", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "measured", .title = "costs measured", .kind = COLUMN_INT },
-    { .name = "estimated", .title = "costs estimated", .kind = COLUMN_INT },
-    { .name = "basis", .title = "measured on" },
+    { .name = "measured", .title = "losses of single tensors measured", .kind = COLUMN_INT },
+    { .name = "estimated", .title = "  estimated", .kind = COLUMN_INT },
+    { .name = "basis" },
     { .name = "model_sha256" },
     { .name = "written", .title = "written to" },
     { .name = "gguf", .title = "model written to" },
@@ -291,8 +291,12 @@ static int searching_print(const struct searching *x)
     if (f->measured + f->estimated < f->of || f->estimated)
         table_note(
             &t,
-            "%d of %d costs are estimates; a larger --budget measures them and keeps those already measured",
-            f->estimated, f->of);
+            "the losses of single tensors were measured for %d of %d pairs of tensor and format, and estimated for the "
+            "others; a larger --budget measures them and keeps those already measured",
+            f->measured, f->of);
+    const char *text = args_text(x->a, "-f", NULL);
+    table_note(&t, "they were measured on %s (%s)",
+               text ? cli_base_name(text) : "the bundled calibration text", f->basis);
     cli_note_cautions(&t, f->random_weights, f->answers_unverified);
     searching_summarize(&t, x);
     const int status = cli_print(x->g, x->a, &t, found_status(f));
