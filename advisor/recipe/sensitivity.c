@@ -247,7 +247,7 @@ static enum err_code pairs_measure(struct asking *a, struct err *why)
             const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
             if (x->bytes[k] < 0 || !x->swappable || x->measured[k]) continue;
             const double measuring = (double)(clock_ns() - begun) * 1e-9;
-            if (spent > a->o->budget_s - reserved_s(a, measuring, measured)) return ERR_OK;
+            if (measured && spent > a->o->budget_s - reserved_s(a, measuring, measured)) return ERR_OK;
             rc = pair_measure(a, x, k, why);
             if (!rc && ++measured == 1) rc = budget_check(a, (double)(clock_ns() - begun) * 1e-9, why);
         }
