@@ -143,7 +143,7 @@ static void check_blocks(struct experiment *x)
     for (int i = 0; i < s->spec.arms; i++) {
         if (s->arm[i].failed) continue;
         cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
-        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i];
+        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i] + x->pool.fill_s[i];
     }
     struct experiment_forecast f;
     char text[FORECAST_TEXT];

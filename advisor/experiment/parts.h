@@ -222,7 +222,9 @@ struct experiment {
         enum lifetime lifetime;
         bool noted[EXPERIMENT_ARMS];     /* the notes of its engine are in the log */
         double start_s[EXPERIMENT_ARMS]; /* duration of the last start of each arm */
-        double cell_s[EXPERIMENT_ARMS];  /* and of its last warm-up cell */
+        double cell_s[EXPERIMENT_ARMS];  /* of its last warm-up cell, without filling the cache, */
+        double
+            fill_s[EXPERIMENT_ARMS]; /* and of filling its cache up to the workload's depth, once a process */
     } pool;
     struct {                    /* written by store.c and cell.c */
         struct span_row *early; /* [n_early] spans from before the run had a row */

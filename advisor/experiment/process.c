@@ -314,7 +314,7 @@ void processes_plan(struct experiment *x)
     if (x->pool.lifetime == LIFETIME_CELL) return;
     for (int i = 0; i < s->spec.arms; i++) {
         if (s->arm[i].failed) continue;
-        start_s += x->pool.start_s[i];
+        start_s += x->pool.start_s[i] + x->pool.fill_s[i];
         cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
     }
     const bool cheap = start_s <= cells_s;
@@ -344,7 +344,8 @@ static enum flow process_warm_up(struct experiment *x, int process, int arm)
     json_t *answer = NULL;
     struct err why = { 0 };
     if (*w.eval_file) return FLOW_CONTINUE; /* the result does not depend on time */
-    w.depth = 0;                            /* a timed cell fills the cache before its clock starts */
+    /* Arms that keep the cache at this depth fill it here, so that no timed cell follows a long prompt. */
+    if (!ENGINES[config_engine(&x->state.spec.config[arm])].keeps_depth) w.depth = 0;
     w.gen = MIN(w.gen, 8);
     w.train = MIN(w.train, 1);
     workload_shorten_load(&w);
@@ -352,8 +353,8 @@ static enum flow process_warm_up(struct experiment *x, int process, int arm)
     const struct moment begun = moment_now();
     const enum err_code rc = arm_cell(x->pool.process[process], line, x->state.spec.seed, &answer,
                                       experiment_event, x, &why);
-    struct span_row span = span_until_now("settle", begun, rc ? why.message : NULL);
-    experiment_spans(x, arm, &span, 1);
+    struct span_row spans[1 + SPANS_MOST] = { span_until_now("settle", begun, rc ? why.message : NULL) };
+    experiment_spans(x, arm, spans, spans_read(spans, 1, COUNT_OF(spans), answer, begun));
     if (rc) return arm_fail(x, arm, &why);
     json_decref(answer);
     return FLOW_CONTINUE;

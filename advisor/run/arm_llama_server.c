@@ -196,9 +196,12 @@ static enum err_code post(struct llama_server *s, json_t *body, struct foreign_w
     return rc;
 }
 
-/* Puts the first `depth` ids into the server's cache, untimed. */
-static enum err_code fill(struct llama_server *s, const struct workload *w, arm_event_fn *event, void *ctx,
-                          struct err *why)
+/* Puts the first `depth` ids into the server's cache, untimed. *filled: tokens that it did not have yet. The
+ * server computes only what differs from the last prompt of its slot, so from the second cell of a process on
+ * that is one token, or all of them with models whose cache it cannot cut. reply_check makes sure that the
+ * timed request finds the depth in the cache, no more and no less. */
+static enum err_code fill(struct llama_server *s, const struct workload *w, double *filled,
+                          arm_event_fn *event, void *ctx, struct err *why)
 {
     struct reply r;
     reply_begin(&r); /* also for a request that is never sent */
@@ -206,6 +209,7 @@ static enum err_code fill(struct llama_server *s, const struct workload *w, arm_
         .event = event, .ctx = ctx, .process = &s->process, .reply = &r, .phase = "load", .prompt = w->depth
     };
     const enum err_code rc = post(s, completion(s->ids, w->depth, 0, true), &wait, why);
+    *filled = w->depth - r.cached_tokens;
     reply_done(&r);
     return rc;
 }
@@ -223,6 +227,7 @@ static enum err_code run(struct llama_server *s, const struct workload *w, uint6
 {
     const int count = prompt_count(w);
     char hash[17];
+    double filled = NAN;
     struct reply r;
     reply_begin(&r);
     struct foreign_wait wait = { .event = event,
@@ -236,7 +241,9 @@ static enum err_code run(struct llama_server *s, const struct workload *w, uint6
     if (!s->ids) return err_set(why, ERR_NOMEM, "no memory for a prompt of %d tokens", count);
     enum err_code rc = prompt_source_fill(s->ids, &s->model.prompts, w, seed, why);
     if (!rc) rc = prompt_hash(hash, w, s->ids, why);
-    if (!rc && w->depth) rc = fill(s, w, event, ctx, why);
+    const int64_t begun = clock_ns();
+    if (!rc && w->depth) rc = fill(s, w, &filled, event, ctx, why);
+    const double fill_s = (double)(clock_ns() - begun) * 1e-9;
     const struct foreign_usage before = foreign_usage(s->process.pid);
     if (!rc) rc = post(s, completion(s->ids, count, w->gen + 1, w->depth > 0), &wait, why);
     const struct reply_wanted wanted = {
@@ -246,6 +253,9 @@ static enum err_code run(struct llama_server *s, const struct workload *w, uint6
     if (!rc) {
         *answer = reply_cell(&r, w, s->model.name, hash);
         foreign_put_usage(*answer, s->process.pid, before);
+        if (w->depth) json_put_num(*answer, "fill_s", fill_s);
+        if (w->depth) json_put_num(*answer, "filled_tokens", filled);
+        if (w->depth && !(filled <= 1)) json_put_bool(*answer, "untimed_work", true);
     }
     if (rc && rc != ERR_CANCELLED && !r.ended && !wait.error.code && has_ended(s))
         rc = foreign_died(&s->process, s->name, why);

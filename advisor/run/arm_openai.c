@@ -6,7 +6,7 @@
  * that of the model file; otherwise text, whose length is adjusted until the server counts the tokens that
  * the workload has. */
 #include "advisor/run/arm_kind.h"
-#include "advisor/run/foreign.h"
+#include "advisor/run/openai.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -30,29 +30,7 @@ enum {
 #define IDLE_S   60.0   /* a server may unload its model after minutes without a request */
 #define SILENT_S 3600.0 /* without a byte: longer than any prompt takes */
 
-struct openai {
-    struct foreign_model model;
-    char *base; /* without /v1 */
-    const char *key;
-    char name[256];   /* of the model */
-    char *build;      /* version of the server; NULL unknown */
-    bool llama_cpp;   /* it is llama.cpp's server */
-    double silence_s; /* a request may be without a byte for so long */
-    int pid;          /* of the server, if it is on this machine and this user's; 0 */
-    bool ids;         /* token ids are sent */
-    bool chat;        /* only chat completions, with a template */
-    bool plain;       /* it refuses ignore_eos and min_tokens */
-    int64_t used_ns;  /* end of the last request */
-    uint64_t random;
-    char **word; /* [words] of the bundled text in its order, pointing into `text` */
-    char *text;
-    int words;
-    char **brief; /* [briefs] its different words of 2 to 4 letters, sorted: most are one token anywhere */
-    int briefs;
-    double words_per_token;
-};
-
-static uint64_t random_next(struct openai *s)
+uint64_t openai_random(struct openai *s)
 {
     s->random += HASH_STEP;
     return hash_mix(s->random);
@@ -99,7 +77,7 @@ static json_t *prompt_text(struct openai *s, int words)
 {
     struct str text = { 0 };
     for (int i = 0; i < words; i++) {
-        const uint64_t draw = i < FRESH ? random_next(s) : hash_mix((uint64_t)i);
+        const uint64_t draw = i < FRESH ? openai_random(s) : hash_mix((uint64_t)i);
         str_printf(&text, "%s%s", i ? " " : "", s->brief[draw % (uint64_t)s->briefs]);
     }
     json_t *o = text.failed ? NULL : json_string(str_text(&text));
@@ -114,7 +92,7 @@ static json_t *prompt_ids(struct openai *s, const int32_t *ids, int n)
     const int first = from->bos >= 0 ? 1 : 0;
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
-        const uint64_t draw = random_next(s);
+        const uint64_t draw = openai_random(s);
         const bool fresh = i >= first && i < first + FRESH;
         const int32_t other = from->text.n ? from->text.ids[draw % (uint64_t)from->text.n]
                                            : (int32_t)(draw % (uint64_t)from->vocab);
@@ -125,20 +103,20 @@ static json_t *prompt_ids(struct openai *s, const int32_t *ids, int n)
 
 /* ---------------------------------------------------------------- requests */
 
-/* Steals `prompt`. */
-static json_t *body_of(const struct openai *s, json_t *prompt, int generate)
+json_t *openai_message(json_t *list, const char *role, json_t *content)
+{
+    json_t *message = json_object();
+    json_put_str(message, "role", role);
+    json_put(message, "content", content);
+    json_array_append_new(list, message);
+    return list;
+}
+
+json_t *openai_body(const struct openai *s, json_t *prompt, int generate, bool cache)
 {
     json_t *o = json_object(), *options = json_object();
     json_put_str(o, "model", s->name);
-    if (s->chat) {
-        json_t *list = json_array(), *message = json_object();
-        json_put_str(message, "role", "user");
-        json_put(message, "content", prompt);
-        json_array_append_new(list, message);
-        json_put(o, "messages", list);
-    } else {
-        json_put(o, "prompt", prompt);
-    }
+    json_put(o, s->chat ? "messages" : "prompt", prompt);
     json_put_int(o, "max_tokens", generate);
     json_put_num(o, "temperature", 0);
     json_put_bool(o, "stream", true);
@@ -149,7 +127,7 @@ static json_t *body_of(const struct openai *s, json_t *prompt, int generate)
         json_put_int(o, "min_tokens", generate);
     }
     json_put(o, "stream_options", options);
-    if (s->llama_cpp) json_put_bool(o, "cache_prompt", false); /* it would even take BOS from its cache */
+    if (s->llama_cpp) json_put_bool(o, "cache_prompt", cache); /* with it, it takes even BOS from its cache */
     return o;
 }
 
@@ -159,7 +137,8 @@ static enum err_code post(struct openai *s, json_t *prompt, int generate, struct
 {
     struct str url = { 0 };
     w->silence_s = s->silence_s;
-    json_t *body = body_of(s, prompt, generate);
+    if (s->chat) prompt = openai_message(json_array(), "user", prompt);
+    json_t *body = openai_body(s, prompt, generate, false);
     str_printf(&url, "%s/v1/%s", s->base, s->chat ? "chat/completions" : "completions");
     enum err_code rc = foreign_send(NULL, str_text(&url), body, s->key, w, why);
     s->used_ns = clock_ns();
@@ -264,6 +243,16 @@ static void build_read(struct openai *s)
     }
 }
 
+enum err_code openai_send_words(struct openai *s, int words, int generate, struct reply *r,
+                                arm_event_fn *event, void *ctx, struct err *why)
+{
+    struct foreign_wait w = { .event = event, .ctx = ctx, .reply = r, .phase = "load", .gen = generate };
+    json_t *prompt = prompt_text(s, words);
+    reply_begin(r);
+    if (!prompt) return err_set(why, ERR_NOMEM, "no memory for a request");
+    return post(s, prompt, generate, &w, why);
+}
+
 /* One small request: it loads the model, and shows what the server understands. */
 static enum err_code probe(struct openai *s, struct reply *r, arm_event_fn *event, void *ctx, struct err *why)
 {
@@ -350,6 +339,8 @@ static enum err_code openai_open(void **state, json_t **description, const struc
     *state = s;
     s->random = hash_next((uint64_t)clock_ns() ^ (uint64_t)getpid() << 32);
     s->words_per_token = 1;
+    s->words_before = NAN;
+    s->rate_by = 1;
     s->silence_s = spec->silence_s > 0 ? spec->silence_s : SILENT_S;
     const int64_t begun = clock_ns();
     reply_begin(&r);
@@ -434,13 +425,27 @@ static enum err_code openai_request(void *state, json_t *request, json_t **answe
     struct workload w;
     int32_t *ids = NULL;
     enum err_code rc = foreign_workload(&w, ENGINE_OPENAI, request, why);
+    const uint64_t seed = (uint64_t)json_get_int(request, "seed", 0);
+    if (!rc && workload_is_load(&w)) {
+        rc = openai_load(s, &w, seed, answer, event, ctx, why);
+        return rc && rc != ERR_CANCELLED ? err_prefix(why, "engine=openai") : rc;
+    }
     if (!rc && s->ids && !(ids = malloc((size_t)prompt_count(&w) * sizeof *ids)))
         rc = err_set(why, ERR_NOMEM, "no memory for a prompt");
-    if (!rc && s->ids)
-        rc = prompt_source_fill(ids, &s->model.prompts, &w, (uint64_t)json_get_int(request, "seed", 0), why);
+    if (!rc && s->ids) rc = prompt_source_fill(ids, &s->model.prompts, &w, seed, why);
     if (!rc) rc = run(s, &w, ids, answer, event, ctx, why);
     free(ids);
     return rc == ERR_CANCELLED ? rc : rc ? err_prefix(why, "engine=openai") : ERR_OK;
+}
+
+/* A running load takes a new rate; a running server keeps its settings. */
+static enum err_code openai_tell(void *state, const json_t *message, struct err *why)
+{
+    struct openai *s = state;
+    const char *settings = json_get_str(message, "settings", "");
+    s->rate_by *= json_get_num(message, "rate_by", 1);
+    return *settings ? err_set(why, ERR_USAGE, "%s: a running server has its own settings", settings)
+                     : ERR_OK;
 }
 
 static int openai_pid(const void *state)
@@ -464,6 +469,7 @@ const struct arm_kind ARM_OPENAI = {
     .name = "openai",
     .open = openai_open,
     .request = openai_request,
+    .tell = openai_tell,
     .pid = openai_pid,
     .close = openai_close,
 };

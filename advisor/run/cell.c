@@ -39,6 +39,8 @@ static const struct {
     [FIELD_SERVER_PREFILL_S] = { "server_prefill_s", SUM },
     [FIELD_SERVER_DECODE_S] = { "server_decode_s", SUM },
     [FIELD_CHUNK_GAP_S] = { "chunk_gap_s", AVERAGE },
+    [FIELD_FILL_S] = { "fill_s", SUM },
+    [FIELD_FILLED_TOKENS] = { "filled_tokens", SUM },
     [FIELD_CACHED_TOKENS] = { "cached_tokens", SUM },
 };
 
@@ -284,6 +286,8 @@ static const struct {
     { .field = FIELD_TRAIN_TOKENS, .metric = "train_tokens", .unit = "tokens" },
     { .field = FIELD_SERVER_PREFILL_S, .metric = "server_prefill_seconds", .unit = "seconds" },
     { .field = FIELD_SERVER_DECODE_S, .metric = "server_decode_seconds", .unit = "seconds" },
+    { .field = FIELD_FILL_S, .metric = "fill_seconds", .unit = "seconds" },
+    { .field = FIELD_FILLED_TOKENS, .metric = "filled_tokens", .unit = "tokens" },
     { .field = FIELD_CACHED_TOKENS, .metric = "cached_tokens", .unit = "tokens" },
 };
 

@@ -109,18 +109,21 @@ struct reply {
     bool truncated;
     char finish[24]; /* why it ended: "limit", "length", "stop", "eos" */
     json_t *ids;     /* generated token ids; NULL: it does not say */
+    bool keep_text;  /* set after reply_begin: `text` gets what was generated */
+    struct str text;
 
     int64_t sent_ns, first_ns, last_ns, end_ns; /* client's clock: sent, first and last token, end */
     int chunks;                                 /* parts of the answer that had tokens */
     double counted; /* tokens after the last chunk by the server's count; NAN: it does not count as it goes */
     bool each_one;  /* each chunk had exactly one token, by the server's count */
     float *gap_s;   /* [chunks - 1] owned: seconds between chunks */
-    int gaps, room;
-    bool failed;        /* out of memory */
-    double first_count; /* tokens of the first chunk by the server's count; NAN unknown */
-    bool ended;         /* the last event came: the answer is complete */
-    struct str line;    /* received bytes of an incomplete line */
-    struct err error;   /* an error that the server sent in its stream */
+    int32_t *chunk_tokens; /* [chunks] owned: tokens of each chunk by the server's count; -1 unknown */
+    int gaps, room;        /* room: of gap_s, and of chunk_tokens */
+    bool failed;           /* out of memory */
+    double first_count;    /* tokens of the first chunk by the server's count; NAN unknown */
+    bool ended;            /* the last event came: the answer is complete */
+    struct str line;       /* received bytes of an incomplete line */
+    struct err error;      /* an error that the server sent in its stream */
 };
 void reply_begin(struct reply *r); /* the clock starts */
 /* Takes a part of the body: server-sent events. False: stop (r->failed or r->error). */
@@ -161,5 +164,9 @@ enum err_code foreign_workload(struct workload *w, enum engine_kind engine, cons
  * and *answer stays NULL. key: bearer token, NULL none. Errors: as http_send, and what the server says. */
 enum err_code foreign_send(json_t **answer, const char *url, const json_t *body, const char *key,
                            struct foreign_wait *w, struct err *why);
+/* GET a text of at most `most` bytes, within 10 s; str_free(out) in any case. Errors: as http_send;
+ * ERR_FORMAT: it is longer. */
+enum err_code foreign_get_text(struct str *out, const char *url, const char *key, size_t most,
+                               struct err *why);
 
 #endif

@@ -31,9 +31,12 @@ void reply_begin(struct reply *r)
 void reply_done(struct reply *r)
 {
     free(r->gap_s);
+    free(r->chunk_tokens);
     json_decref(r->ids);
     str_free(&r->line);
+    str_free(&r->text);
     r->gap_s = NULL;
+    r->chunk_tokens = NULL;
     r->ids = NULL;
 }
 
@@ -45,17 +48,17 @@ static void take_if_number(double *to, const json_t *object, const char *key, do
     if (json_is_number(v)) *to = factor * json_number_value(v);
 }
 
-/* Text of an event of OpenAI's dialect: of a completion, or of a chat, where a part may be called reasoning.
- */
-static bool choice_has_text(const json_t *o)
+/* Text of an event: of llama.cpp's dialect, or of OpenAI's: a completion, or a chat, where a part may be
+ * called reasoning. "": it has none. */
+static const char *event_text(const json_t *o)
 {
     static const char *const KEYS[] = { "content", "reasoning_content", "reasoning" };
     const json_t *choice = json_array_get(json_object_get(o, "choices"), 0);
     const json_t *delta = json_object_get(choice, "delta");
-    if (*json_get_str(choice, "text", "")) return true;
-    for (size_t i = 0; i < COUNT_OF(KEYS); i++)
-        if (*json_get_str(delta, KEYS[i], "")) return true;
-    return false;
+    const char *text = json_get_str(o, "content", "");
+    if (!*text) text = json_get_str(choice, "text", "");
+    for (size_t i = 0; !*text && i < COUNT_OF(KEYS); i++) text = json_get_str(delta, KEYS[i], "");
+    return text;
 }
 
 static void take_finish(struct reply *r, const json_t *o)
@@ -90,27 +93,35 @@ static void take_ids(struct reply *r, const json_t *o)
     json_array_extend(r->ids, (json_t *)ids);
 }
 
+/* Room for more chunks, and as many gaps. */
+static bool chunks_grow(struct reply *r)
+{
+    const int room = r->room ? 2 * r->room : 256;
+    float *gaps = realloc(r->gap_s, (size_t)room * sizeof *gaps);
+    if (gaps) r->gap_s = gaps;
+    int32_t *tokens = realloc(r->chunk_tokens, (size_t)room * sizeof *tokens);
+    if (tokens) r->chunk_tokens = tokens;
+    if (gaps && tokens) r->room = room;
+    return gaps && tokens;
+}
+
 /* An event with tokens arrived at `now`. `count`: all tokens so far by the server's count; NAN unknown. */
 static void take_chunk(struct reply *r, int64_t now, double count)
 {
     const double before = r->chunks ? r->counted : 0;
     if (isnan(count) || count - before != 1) r->each_one = false;
+    if (r->chunks == r->room && !chunks_grow(r)) {
+        r->failed = true;
+        return;
+    }
     if (!r->chunks) {
         r->first_ns = now;
         r->first_count = count;
     } else {
-        if (r->gaps == r->room) {
-            const int room = r->room ? 2 * r->room : 256;
-            float *grown = realloc(r->gap_s, (size_t)room * sizeof *grown);
-            if (!grown) {
-                r->failed = true;
-                return;
-            }
-            r->gap_s = grown;
-            r->room = room;
-        }
         r->gap_s[r->gaps++] = (float)((double)(now - r->last_ns) * 1e-9);
     }
+    r->chunk_tokens[r->chunks] = count >= before && count - before < INT32_MAX ? (int32_t)(count - before)
+                                                                               : -1;
     r->last_ns = now;
     r->counted = count;
     r->chunks++;
@@ -136,8 +147,9 @@ static void take_event(struct reply *r, const char *text, size_t n, int64_t now)
         double count = NAN;
         take_if_number(&count, o, "tokens_predicted", 1);
         take_if_number(&count, json_object_get(o, "usage"), "completion_tokens", 1);
-        const bool text_came = *json_get_str(o, "content", "") || choice_has_text(o) ||
-                               json_array_size(json_object_get(o, "tokens"));
+        const char *said = event_text(o);
+        const bool text_came = *said || json_array_size(json_object_get(o, "tokens"));
+        if (r->keep_text) str_append(&r->text, said);
         /* a token without text of its own is a chunk, too: the server's count says so */
         const bool counted_up = count > (r->chunks ? r->counted : 0); /* false where one is unknown */
         if (text_came || counted_up) take_chunk(r, now, count);
@@ -170,7 +182,7 @@ bool reply_take(struct reply *r, const char *data, size_t n)
         memmove(r->line.data, r->line.data + start, r->line.len - start);
         r->line.len -= start;
     }
-    r->failed = r->failed || r->line.failed || r->line.len > LINE_MOST;
+    r->failed = r->failed || r->line.failed || r->text.failed || r->line.len > LINE_MOST;
     return !r->failed && !r->error.code;
 }
 

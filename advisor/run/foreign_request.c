@@ -127,3 +127,27 @@ enum err_code foreign_send(json_t **answer, const char *url, const json_t *body,
     str_free(&x.body);
     return rc;
 }
+
+struct text_wanted {
+    struct str *out;
+    size_t most;
+};
+
+static bool on_text(void *ctx, const char *data, size_t n)
+{
+    struct text_wanted *t = ctx;
+    str_append_n(t->out, data, n);
+    return !t->out->failed && t->out->len <= t->most;
+}
+
+enum err_code foreign_get_text(struct str *out, const char *url, const char *key, size_t most,
+                               struct err *why)
+{
+    struct text_wanted wanted = { out, most };
+    const struct http_auth auth = { .bearer = key, .insecure_credentials = http_insecure_credentials() };
+    const struct http_request request = {
+        .method = "GET", .url = url, .auth = &auth, .receive = on_text, .ctx = &wanted
+    };
+    const enum err_code rc = http_send(&request, NULL, why);
+    return rc == ERR_CANCELLED ? err_set(why, ERR_FORMAT, "%s: more than %zu bytes", url, most) : rc;
+}

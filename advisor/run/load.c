@@ -16,7 +16,8 @@ static const double TREND_P = 0.01, TREND_CHANGE = 0.2, CONFIDENCE = 0.95;
 /* What happened to a request; seconds after the start of the load, NAN: it did not happen. */
 struct row {
     double scheduled, sent, admitted, first, end;
-    int prompt, cached, tokens, preemptions;
+    double prompt, cached; /* tokens; NAN: a server that does not count them */
+    int tokens, preemptions;
     bool done;
     const double *token_s; /* [tokens] when each token was there */
 };
@@ -31,10 +32,14 @@ struct rows {
 
 /* ---------------------------------------------------------------- reading */
 
+static double number_of(const json_t *v)
+{
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
 static double number_at(const json_t *o, const char *key, size_t i)
 {
-    const json_t *v = json_array_get(json_object_get(o, key), i);
-    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+    return number_of(json_array_get(json_object_get(o, key), i));
 }
 
 static int count_at(const json_t *o, const char *key, size_t i)
@@ -62,7 +67,7 @@ static enum err_code rows_read(struct rows *r, const json_t *answer, struct err 
     r->scratch = malloc(MAX(tokens, n) * sizeof *r->scratch);
     if (!r->row || !r->token_s || !r->scratch)
         return err_set(why, ERR_NOMEM, "out of memory for the figures of %zu requests", n);
-    for (size_t t = 0; t < tokens; t++) r->token_s[t] = json_number_value(json_array_get(times, t));
+    for (size_t t = 0; t < tokens; t++) r->token_s[t] = number_of(json_array_get(times, t));
     for (size_t i = 0; i < n; i++) {
         const char *outcome = json_string_value(json_array_get(json_object_get(o, "outcome"), i));
         struct row *q = &r->row[r->n++];
@@ -71,8 +76,8 @@ static enum err_code rows_read(struct rows *r, const json_t *answer, struct err 
                            .admitted = number_at(o, "admitted_s", i),
                            .first = number_at(o, "first_s", i),
                            .end = number_at(o, "end_s", i),
-                           .prompt = count_at(o, "prompt", i),
-                           .cached = count_at(o, "cached", i),
+                           .prompt = number_at(o, "prompt", i),
+                           .cached = number_at(o, "cached", i),
                            .tokens = count_at(o, "tokens", i),
                            .preemptions = count_at(o, "preemptions", i),
                            .done = outcome && !strcmp(outcome, "done"),
@@ -116,6 +121,22 @@ static double row_queue(const struct row *q)
 static double row_late(const struct row *q)
 {
     return q->sent - q->scheduled;
+}
+
+/* Is every figure known that the limits are about? scratch: [q->tokens] */
+static bool row_is_known(const struct row *q, const struct workload_load *l, double *scratch)
+{
+    struct request_times t = { .arrived_s = q->scheduled,
+                               .admitted_s = q->admitted,
+                               .first_s = q->first,
+                               .last_s = q->end,
+                               .tokens = q->tokens,
+                               .gap_s = scratch,
+                               .gaps = MAX(q->tokens - 1, 0) };
+    for (int i = 0; i < t.gaps; i++) scratch[i] = q->token_s[i + 1] - q->token_s[i];
+    for (int i = 0; i < l->limits; i++)
+        if (isnan(request_figure(&t, l->limit[i].figure))) return false;
+    return true;
 }
 
 /* scratch: [q->tokens] */
@@ -197,8 +218,10 @@ static enum err_code steady_find(struct load_summary *out, const struct rows *r,
            *ends = malloc((size_t)r->n * sizeof *ends);
     int n = 0;
     const bool room = ttft && in && ends;
+    bool known = true;
     for (int i = 0; room && i < r->n; i++) {
         if (!r->row[i].done) continue;
+        known = known && !isnan(r->row[i].first);
         ttft[n] = row_ttft(&r->row[i]);
         ends[n++] = r->row[i].end;
     }
@@ -210,6 +233,11 @@ static enum err_code steady_find(struct load_summary *out, const struct rows *r,
         k++;
     }
     if (room) out->steady = load_steady(ttft, in, n, &out->warmup, out->unsteady, sizeof out->unsteady);
+    if (room && !known) {
+        out->steady = STEADY_UNKNOWN;
+        snprintf(out->unsteady, sizeof out->unsteady,
+                 "the server sends several tokens at a time, so the times of first tokens are unknown");
+    }
     if (room && l->arrivals == LOAD_RAMP) {
         out->steady = STEADY_NOT;
         snprintf(out->unsteady, sizeof out->unsteady, "with arrivals=ramp the rate never settles");
@@ -273,13 +301,16 @@ static enum err_code gaps_take(float **itl, int *n_itl, const struct rows *r, in
 {
     float *gap = malloc((size_t)MAX(r->tokens, (int64_t)1) * sizeof *gap);
     int n = 0, k = 0;
+    bool known = true;
     if (!gap)
         return err_set(why, ERR_NOMEM, "out of memory for gaps between %lld tokens", (long long)r->tokens);
     for (int i = 0; i < r->n; i++) {
         if (!r->row[i].done || k++ < skip) continue;
         for (int t = 1; t < r->row[i].tokens; t++)
             gap[n++] = (float)(r->row[i].token_s[t] - r->row[i].token_s[t - 1]);
+        if (r->row[i].tokens > 1 && isnan(r->row[i].token_s[1])) known = false;
     }
+    if (!known) n = 0; /* percentiles of some requests alone would be of those that are easy to time */
     *itl = gap;
     *n_itl = n;
     return ERR_OK;
@@ -293,16 +324,21 @@ struct sums {
 static struct sums sums_of(const struct rows *r)
 {
     struct sums s = { .longest_gap = NAN };
+    bool gaps_known = true;
     for (int i = 0; i < r->n; i++) {
         const struct row *q = &r->row[i];
         s.preemptions += q->preemptions;
-        for (int t = 1; t < q->tokens; t++)
-            s.longest_gap = fmax(s.longest_gap, q->token_s[t] - q->token_s[t - 1]);
+        for (int t = 1; t < q->tokens; t++) {
+            const double gap = q->token_s[t] - q->token_s[t - 1];
+            if (isnan(gap)) gaps_known = false;
+            s.longest_gap = fmax(s.longest_gap, gap);
+        }
         s.tokens += q->tokens;
         if (!q->done) continue;
         s.prompt += q->prompt;
         s.cached += q->cached;
     }
+    if (!gaps_known) s.longest_gap = NAN;
     return s;
 }
 
@@ -339,6 +375,11 @@ static void goodput_figures(struct load_summary *out, double *value, const struc
                             const struct workload_load *l, double *gaps)
 {
     for (int i = 0; i < r->n; i++) {
+        if (r->row[i].done &&
+            !row_is_known(&r->row[i], l, gaps)) { /* a limit for gaps, and chunks that are no tokens */
+            out->good = 0;
+            return;
+        }
         r->scratch[i] = row_is_good(&r->row[i], l, gaps);
         out->good += r->scratch[i] > 0;
     }
@@ -365,6 +406,7 @@ enum err_code load_figures(struct load_summary *out, double *value, float **itl,
     const json_t *served = json_object_get(answer, "served");
     out->requests = r.n;
     out->cut = (int)json_get_int(served, "cut", 0);
+    snprintf(out->failed, sizeof out->failed, "%s", json_get_str(served, "failed_because", ""));
     for (int i = 0; i < r.n; i++) out->done += r.row[i].done;
     if (!rc) rc = steady_find(out, &r, l, why);
     if (!rc && !(gaps = malloc((size_t)MAX(r.tokens, (int64_t)1) * sizeof *gaps)))

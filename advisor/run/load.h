@@ -27,6 +27,7 @@ struct load_summary {
     int cut;        /* requests whose lengths were cut to fit into the context */
     enum steady steady;
     char unsteady[160]; /* why there is no steady state; "" */
+    char failed[240];   /* over HTTP: why the first request that was not answered as asked was not; "" */
     /* Half width of the 95 % interval by batch means (stats_batch_means); NAN unknown. */
     double ttft_half_s, tpot_half_s, goodput_half;
 };

@@ -79,7 +79,7 @@ static void add_request(struct request_series *s, const struct request_figures *
                         bool in_load)
 {
     const struct request_parts_s t = request_parts_s(f, sequences, in_load);
-    s->prompt_tokens += (double)f->prompt_tokens;
+    s->prompt_tokens += or_zero((double)f->prompt_tokens);
     s->prompt_seconds += or_zero(t.prefill_s);
     s->generated_tokens += (double)f->gen_tokens;
     s->generate_seconds += or_zero(t.decode_s);

@@ -220,6 +220,8 @@ enum field {
     FIELD_SERVER_PREFILL_S, /* of another engine, by its own clock */
     FIELD_SERVER_DECODE_S,
     FIELD_CHUNK_GAP_S,   /* median between chunks of its stream */
+    FIELD_FILL_S,        /* filling the cache up to the depth; in no other figure */
+    FIELD_FILLED_TOKENS, /* by that; 0: an earlier cell did */
     FIELD_CACHED_TOKENS, /* of the prompt, by its count */
     FIELD_COUNT
 };
@@ -477,8 +479,10 @@ struct tally_totals {
     double load[METRIC_LOAD_LAST - METRIC_LOAD_FIRST +
                 1];                                /* sums of the figures of loads; NAN: unknown in one */
     double ttft_half_s, tpot_half_s, goodput_half; /* sums of half widths of intervals */
+    double fill_s, filled_tokens;                  /* filling the cache up to the depth; in no other figure */
     int warmup, steady; /* sum of requests of warm-up; repetitions with a steady state */
     char unsteady[160]; /* why the last one without it had none */
+    char failed[240];   /* over HTTP: why the last request that failed first did */
     double peak_bytes;  /* largest; 0 unknown */
 };
 struct cell_tally {

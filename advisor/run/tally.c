@@ -37,6 +37,7 @@ static void totals_add(struct tally_totals *s, const struct measured_cell *c)
     s->warmup += MAX(c->load.warmup, 0);
     s->steady += c->load.steady == STEADY_REACHED;
     if (*c->load.unsteady) snprintf(s->unsteady, sizeof s->unsteady, "%s", c->load.unsteady);
+    if (*c->load.failed) snprintf(s->failed, sizeof s->failed, "%s", c->load.failed);
     s->energy_j += c->value[METRIC_ENERGY];
     s->energy_half_j += c->value[METRIC_ENERGY_HALF];
     s->co2_g += c->value[METRIC_CO2];

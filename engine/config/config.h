@@ -165,6 +165,8 @@ struct engine_row {
     bool takes_flags;    /* settings with a llama.cpp flag in KNOBS (threads, ctx, ...) are handed on */
     bool times_tokens;   /* runs pp, tg and both */
     bool fills_depth;    /* can fill the KV cache before timing starts (@d) */
+    bool keeps_depth;    /* and keeps it for later runs of the same prompt in the same process */
+    bool serves_loads;   /* runs load:..., many requests at a time */
     bool evaluates;      /* runs eval:FILE */
 };
 extern const struct engine_row ENGINES[ENGINE_COUNT];

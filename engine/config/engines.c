@@ -16,12 +16,18 @@ const char *const ENGINE_NAMES[] = {
 };
 
 const struct engine_row ENGINES[ENGINE_COUNT] = {
-    [ENGINE_QDYNO] = { .reads_file = true, .times_tokens = true, .fills_depth = true, .evaluates = true },
+    [ENGINE_QDYNO] = { .reads_file = true,
+                       .serves_loads = true,
+                       .times_tokens = true,
+                       .fills_depth = true,
+                       .keeps_depth = true,
+                       .evaluates = true },
     [ENGINE_LLAMA_SERVER] = { .program = "llama-server",
                               .reads_file = true,
                               .takes_flags = true,
                               .times_tokens = true,
-                              .fills_depth = true },
+                              .fills_depth = true,
+                              .keeps_depth = true },
     [ENGINE_LLAMA_BENCH] = { .program = "llama-bench",
                              .reads_file = true,
                              .takes_flags = true,
@@ -31,7 +37,7 @@ const struct engine_row ENGINES[ENGINE_COUNT] = {
                                   .reads_file = true,
                                   .takes_flags = true,
                                   .evaluates = true },
-    [ENGINE_OPENAI] = { .times_tokens = true },
+    [ENGINE_OPENAI] = { .times_tokens = true, .serves_loads = true },
 };
 
 enum engine_kind config_engine(const struct config *c)
@@ -106,6 +112,13 @@ enum err_code engine_check(const struct config *c, struct err *why)
     return ERR_OK;
 }
 
+static bool load_has_limit(const struct workload_load *l, enum load_figure f)
+{
+    for (int i = 0; i < l->limits; i++)
+        if (l->limit[i].figure == f) return true;
+    return false;
+}
+
 enum err_code engine_check_workload(const struct config *c, const struct workload *w, struct err *why)
 {
     const enum engine_kind e = config_engine(c);
@@ -115,9 +128,17 @@ enum err_code engine_check_workload(const struct config *c, const struct workloa
     if (e == ENGINE_QDYNO) return ERR_OK;
     if (w->train)
         lacks = "does not train";
-    else if (workload_is_load(w))
+    else if (workload_is_load(w) && !row->serves_loads)
         lacks =
-            "is not given requests that come and go; `qdyno serve` and `load:` measure qdyno's own server";
+            e == ENGINE_LLAMA_SERVER
+                ? "is started by qdyno for one request at a time; to measure it with many requests at a time, "
+                  "start llama-server yourself and give its address: engine=openai,url=http://HOST:PORT"
+                : "answers one request at a time; a load (load:...) runs with engine=qdyno, or over HTTP "
+                  "with engine=openai,url=http://HOST:PORT";
+    else if (workload_is_load(w) && load_has_limit(&w->load, LOAD_QUEUE))
+        lacks = "does not tell a client when it begins with a request; leave queue out of slo, or use ttft";
+    else if (workload_is_load(w))
+        return ERR_OK;
     else if (*w->eval_file && !row->evaluates)
         lacks = "measures no perplexity here; engine=llama-perplexity does, and `qdyno audit` compares both";
     else if (!*w->eval_file && !row->times_tokens)

@@ -194,6 +194,13 @@ int64_t session_state_bytes(const struct model_session *e, const struct model_sh
     return vector_bytes(shape_state_floats(s) * e->sequences) * part_states(&e->part, s);
 }
 
+int64_t session_state_copy_bytes(const struct model_session *e, const struct model_shape *s)
+{
+    const struct part *p = &e->part;
+    const bool whole = MAX(MAX(p->tp, p->cp), MAX(p->pp, p->dp)) <= 1;
+    return whole ? session_state_bytes(e, s) : 0;
+}
+
 int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch)
 {
     return s->state.taps ? vector_bytes(w->qkv * batch) + vector_bytes(w->attn * batch) : 0;
@@ -337,7 +344,7 @@ static void plan_place(struct memory_plan *p, const struct sums *sum, const stru
                   output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences), /* on the host, as the lists */
         lists = expert_list_bytes(s, e->batch) + (n ? state_rows_bytes(&w, s, e->batch) : 0) +
-                session_history_bytes(e);
+                session_history_bytes(e) + session_state_copy_bytes(e, s);
     const int64_t host_scratch = host_runs ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
     const struct share weights = weights_of(sum, n, apart ? experts : n);

@@ -31,7 +31,7 @@ struct memory_plan {
     int64_t weights; /* mapped or converted weights */
     int64_t kv;
     int64_t state;   /* of layers that keep a state instead of keys and values; in host memory */
-    int64_t compute; /* activations and logits of one batch */
+    int64_t compute; /* activations and logits of one batch; a copy of the states to go back to */
     int64_t scratch; /* of the backend: packed operands, quantized rows */
     int64_t total;   /* on the host and on the device */
     int64_t host;    /* part of the total in host memory; all of it if the device shares the host's memory */
@@ -222,6 +222,9 @@ int64_t widths_bytes(const struct widths *w,
 /* Bytes of the states of all layers, for all sequences; each layer's part is the sequences' states one after
  * the other, rounded. */
 int64_t session_state_bytes(const struct model_session *e, const struct model_shape *s);
+/* Bytes of the copy of the states with which a sequence goes back to an earlier length, such as the depth of
+ * a workload; 0 in a part of a model, which does not make one. */
+int64_t session_state_copy_bytes(const struct model_session *e, const struct model_shape *s);
 /* Bytes of host copies of rows that layers with a state need when they run on a device. */
 int64_t state_rows_bytes(const struct widths *w, const struct model_shape *s, int batch);
 /* Numbers of a vector of ones, with which some models norm queries, keys or values; 0: none. */

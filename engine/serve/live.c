@@ -50,6 +50,7 @@ static double stall_of(const struct live *l, const struct serving *s)
         if (l->limit[i].figure >= LOAD_ITL_P50 && l->limit[i].figure <= LOAD_ITL_MAX)
             limit_s = fmin(limit_s, l->limit[i].seconds);
     if (isfinite(limit_s)) return limit_s;
+    if (!s) return WITHOUT_LIMIT_S;
     const double step_s = (double)config_int(serving_settings(s), KNOB_ITL_LIMIT) * 1e-3;
     return step_s > 0 ? 2 * step_s : WITHOUT_LIMIT_S;
 }
@@ -63,12 +64,13 @@ void live_begin(struct live *l, const struct serving *s, const struct load_limit
 
 void live_look(struct live *l, const struct serving *s, double seconds)
 {
-    const struct scheduler_counts c = serving_count(s);
     l->seconds = seconds;
+    l->stall_s = stall_of(l, s);
+    if (!s) return;
+    const struct scheduler_counts c = serving_count(s);
     l->waiting = c.waiting;
     l->running = c.running;
     l->preemptions = c.preemptions;
-    l->stall_s = stall_of(l, s);
     config_line(serving_settings(s), l->settings, sizeof l->settings);
 }
 

@@ -49,7 +49,8 @@ struct live {
     char settings[LIVE_SETTINGS]; /* config line of what can change while it runs (SERVING_KNOBS) */
 };
 
-/* Begin. limits: at most LOAD_LIMITS. */
+/* Begin. limits: at most LOAD_LIMITS. s NULL, also below: a server that this process does not run; the caller
+ * counts what waits and runs, and there are no settings. */
 void live_begin(struct live *l, const struct serving *s, const struct load_limit *limit, int limits);
 /* After a step, or when something else changed: counts and settings. */
 void live_look(struct live *l, const struct serving *s, double seconds);

@@ -20,6 +20,9 @@ struct load_text {
     int64_t n;
     int64_t vocab;
     int32_t bos; /* begins every prompt; -1: none */
+    /* Changes the first tokens of each text and nothing else, so that a server that still has the prompts of
+     * an earlier run finds none of these in its cache. 0: no change. */
+    uint64_t salt;
 };
 
 struct load_request {
@@ -66,7 +69,7 @@ struct load_record {
     double first_s, end_s; /* its first and last token */
     int64_t token;         /* index of its first token in struct load_result */
     int tokens;            /* generated */
-    int prompt, cached;    /* tokens of its whole prompt; of these, found in the prefix cache */
+    int prompt, cached;    /* tokens of its whole prompt; of these, found in the prefix cache; -1: unknown */
     int preemptions;
     enum load_outcome outcome;
 };
@@ -106,5 +109,13 @@ struct load_hooks {
 enum err_code load_run(struct load_result *out, struct serving *s, const struct load_plan *p,
                        const struct load_hooks *hooks, struct err *why);
 void load_result_free(struct load_result *r);
+
+/* One array for each figure of the requests, in their order, and "token_s": when each token of each request
+ * was there. Unknown is null. New reference. */
+json_t *load_records_to_json(const struct load_result *r);
+
+/* A request has ended. scratch: room for its gaps. */
+void live_end_add(struct live *l, const struct load_record *record, const double *token_s,
+                  enum load_outcome outcome, double *scratch);
 
 #endif

@@ -74,7 +74,8 @@ static void text_fill(int32_t *out, int n, const struct load_text *t, uint64_t k
 {
     const uint64_t size = (uint64_t)(t->n ? t->n : t->vocab), start = hash_next(key) % size;
     for (int i = 0; i < n; i++) {
-        const uint64_t drawn = hash_next(hash_next(key) + (uint64_t)i) % size;
+        const uint64_t drawn = hash_next(hash_next(key ^ (i < DRAWN_TOKENS ? t->salt : 0)) + (uint64_t)i) %
+                               size;
         if (t->n)
             out[i] = t->ids[i < DRAWN_TOKENS ? drawn : (start + (uint64_t)i) % size];
         else

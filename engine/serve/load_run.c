@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/serve/load.h"
+#include "engine/serve/load_schedule.h"
 
 enum { PROGRESS_NS = 100000000 };
 static const double NAP_S = 0.02; /* longest sleep between two looks for a cancellation */
@@ -14,11 +14,6 @@ const char *const LOAD_OUTCOME_NAMES[LOAD_OUTCOMES] = { [LOAD_OPEN] = "open",
                                                         [LOAD_REFUSED] = "refused",
                                                         [LOAD_NOT_SENT] = "not sent" };
 
-struct due {
-    double at_s;
-    int request;
-};
-
 /* A run in progress. */
 struct runner {
     struct load_result *out;
@@ -26,17 +21,13 @@ struct runner {
     const struct load_plan *p;
     struct load_hooks hooks;
     int64_t start_ns, reported_ns;
-    struct due *due; /* [n] binary heap of requests with a known time, the next one first */
-    int dues;
-    int next;     /* the first conversation that has no time yet: a client takes it next */
+    struct load_schedule schedule;
     int *waiting; /* [n] sent, but nothing computed yet */
     int waits;
     int64_t *id;       /* [n] in the scheduler */
     int32_t *token;    /* [as token_s] generated */
     int32_t **context; /* [conversations] prompt and answers so far; NULL: not begun, or ended */
     int *length;       /* [conversations] tokens in it */
-    int ended;
-    int clients, leaving; /* closed loop: clients; of these, the ones that end with their request */
     struct live live;
     double *scratch; /* [most tokens of an answer] */
     double kv_time;  /* share of used blocks, times seconds, summed over steps */
@@ -47,36 +38,6 @@ static double seconds_at(const struct runner *r, int64_t ns)
     return (double)(ns - r->start_ns) * 1e-9;
 }
 
-/* ---------------------------------------------------------------- times */
-
-static bool due_before(const struct due *a, const struct due *b)
-{
-    return a->at_s < b->at_s || (a->at_s == b->at_s && a->request < b->request);
-}
-
-static void due_push(struct runner *r, int request, double at_s)
-{
-    int i = r->dues++;
-    const struct due d = { at_s, request };
-    for (; i > 0 && due_before(&d, &r->due[(i - 1) / 2]); i = (i - 1) / 2) r->due[i] = r->due[(i - 1) / 2];
-    r->due[i] = d;
-    r->out->record[request].scheduled_s = at_s;
-}
-
-static int due_pop(struct runner *r)
-{
-    const int first = r->due[0].request;
-    const struct due d = r->due[--r->dues];
-    int i = 0;
-    for (int child; (child = 2 * i + 1) < r->dues; i = child) {
-        if (child + 1 < r->dues && due_before(&r->due[child + 1], &r->due[child])) child++;
-        if (!due_before(&r->due[child], &d)) break;
-        r->due[i] = r->due[child];
-    }
-    r->due[i] = d;
-    return first;
-}
-
 /* ---------------------------------------------------------------- ends */
 
 static void conversation_forget(struct runner *r, int conversation)
@@ -85,55 +46,12 @@ static void conversation_forget(struct runner *r, int conversation)
     r->context[conversation] = NULL;
 }
 
-/* The client of an ended conversation begins the next one that has no time. */
-static void client_goes_on(struct runner *r, double at_s)
-{
-    if (r->next == r->p->conversations) return;
-    if (r->leaving) {
-        r->leaving--;
-        r->live.clients = --r->clients;
-        return;
-    }
-    const int i = r->next++ * r->p->turns;
-    due_push(r, i, at_s + r->p->request[i].think_s / r->live.speed);
-}
-
-static void live_count_end(struct runner *r, int i, enum load_outcome outcome)
-{
-    const struct load_record *record = &r->out->record[i];
-    struct request_times t = { .arrived_s = record->scheduled_s,
-                               .admitted_s = record->admitted_s,
-                               .first_s = record->first_s,
-                               .last_s = record->end_s,
-                               .tokens = record->tokens,
-                               .gap_s = r->scratch,
-                               .gaps = MAX(record->tokens - 1, 0) };
-    const double *at = r->out->token_s + record->token;
-    for (int k = 0; k < t.gaps; k++) r->scratch[k] = at[k + 1] - at[k];
-    r->live.done += outcome == LOAD_DONE;
-    r->live.not_done += outcome != LOAD_DONE;
-    if (!r->live.limits) return;
-    if (outcome == LOAD_DONE && limits_are_met(r->live.limit, r->live.limits, &t))
-        r->live.met++;
-    else
-        r->live.missed++;
-}
-
-/* A request has ended: what follows gets its time. */
 static void request_end(struct runner *r, int i, enum load_outcome outcome, double at_s)
 {
-    const struct load_request *q = &r->p->request[i];
-    r->out->record[i].outcome = outcome;
-    r->ended++;
-    live_count_end(r, i, outcome);
-    if (outcome == LOAD_DONE && q->turn + 1 < r->p->turns) {
-        due_push(r, i + 1, at_s + r->p->request[i + 1].think_s / r->live.speed);
-        return;
-    }
-    for (int k = q->turn + 1; k < r->p->turns; k++, r->ended++)
-        r->out->record[i + k - q->turn].outcome = LOAD_NOT_SENT;
-    conversation_forget(r, q->conversation);
-    client_goes_on(r, at_s);
+    live_end_add(&r->live, &r->out->record[i], r->out->token_s, outcome, r->scratch);
+    if (load_schedule_end(&r->schedule, i, outcome, at_s))
+        conversation_forget(r, r->p->request[i].conversation);
+    r->live.clients = r->schedule.clients;
 }
 
 /* ---------------------------------------------------------------- sending */
@@ -170,8 +88,8 @@ static enum err_code request_send(struct runner *r, int i, struct err *why)
 static enum err_code requests_send(struct runner *r, struct err *why)
 {
     enum err_code rc = ERR_OK;
-    while (!rc && r->dues && r->due[0].at_s <= seconds_at(r, clock_ns()))
-        rc = request_send(r, due_pop(r), why);
+    for (int i; !rc && (i = load_schedule_take(&r->schedule, seconds_at(r, clock_ns()))) >= 0;)
+        rc = request_send(r, i, why);
     return rc;
 }
 
@@ -241,10 +159,11 @@ static enum err_code runner_step(struct runner *r, struct err *why)
     struct serving_result step;
     const int64_t begun = clock_ns();
     /* Without a request that has a time, none can come before one of the running ones has ended. */
-    enum err_code rc = serving_step(r->s, r->dues == 0, &step, why);
+    enum err_code rc = serving_step(r->s, r->schedule.dues == 0, &step, why);
     if (rc) return rc;
     if (!step.rows) {
-        const double wait_s = r->dues ? r->due[0].at_s - seconds_at(r, clock_ns()) : NAP_S;
+        double wait_s = load_schedule_next_s(&r->schedule) - seconds_at(r, clock_ns());
+        if (isnan(wait_s)) wait_s = NAP_S;
         if (wait_s > 0) clock_sleep_ns((int64_t)(fmin(wait_s, NAP_S) * 1e9));
         return ERR_OK;
     }
@@ -256,43 +175,25 @@ static enum err_code runner_step(struct runner *r, struct err *why)
     return ERR_OK;
 }
 
-/* Requests come `by` times as fast from now on. */
-static void rate_change(struct runner *r, double by)
-{
-    const double now_s = seconds_at(r, clock_ns());
-    if (r->p->clients) {
-        if (by < 1) {
-            r->leaving += r->clients - r->leaving > 1;
-        } else if (r->leaving) {
-            r->leaving--;
-        } else if (r->next < r->p->conversations) {
-            client_goes_on(r, now_s);
-            r->live.clients = ++r->clients;
-        }
-        return;
-    }
-    r->live.speed *= by;
-    for (int i = 0; i < r->dues; i++) { /* the heap keeps its order */
-        if (r->due[i].at_s <= now_s) continue;
-        r->due[i].at_s = now_s + (r->due[i].at_s - now_s) / by;
-        r->out->record[r->due[i].request].scheduled_s = r->due[i].at_s;
-    }
-}
-
 static enum err_code runner_report(struct runner *r, struct err *why)
 {
     const int64_t now = clock_ns();
-    if (!r->hooks.progress || (r->ended < r->p->n && now - r->reported_ns < PROGRESS_NS)) return ERR_OK;
+    if (!r->hooks.progress || (r->schedule.ended < r->p->n && now - r->reported_ns < PROGRESS_NS))
+        return ERR_OK;
     r->reported_ns = now;
     live_look(&r->live, r->s, seconds_at(r, now));
     struct load_now report = { .serving = r->s,
                                .live = &r->live,
-                               .done = r->ended,
+                               .done = r->schedule.ended,
                                .of = r->p->n,
                                .seconds = r->live.seconds,
                                .rate_by = 1 };
     if (!r->hooks.progress(r->hooks.ctx, &report)) return err_set(why, ERR_CANCELLED, "cancelled");
-    if (report.rate_by > 0 && report.rate_by != 1) rate_change(r, report.rate_by);
+    if (report.rate_by > 0 && report.rate_by != 1) {
+        load_schedule_change(&r->schedule, report.rate_by, seconds_at(r, clock_ns()));
+        r->live.clients = r->schedule.clients;
+        r->live.speed = r->schedule.speed;
+    }
     return ERR_OK;
 }
 
@@ -308,37 +209,24 @@ static enum err_code runner_open(struct runner *r, struct err *why)
         longest = MAX(longest, r->p->request[i].generate);
     }
     struct load_result *out = r->out;
-    out->record = calloc(n, sizeof *out->record);
-    out->token_s = malloc((size_t)tokens * sizeof *out->token_s);
-    r->due = malloc(n * sizeof *r->due);
+    enum err_code rc = load_result_init(out, r->p, why);
+    if (!rc) rc = load_schedule_init(&r->schedule, r->p, out->record, why);
+    if (rc) return rc;
     r->waiting = malloc(n * sizeof *r->waiting);
     r->id = malloc(n * sizeof *r->id);
     r->token = malloc((size_t)tokens * sizeof *r->token);
     r->context = calloc(conversations, sizeof *r->context);
     r->length = calloc(conversations, sizeof *r->length);
     r->scratch = malloc((size_t)longest * sizeof *r->scratch);
-    if (!out->record || !out->token_s || !r->due || !r->waiting || !r->id || !r->token || !r->context ||
-        !r->length || !r->scratch)
+    if (!r->waiting || !r->id || !r->token || !r->context || !r->length || !r->scratch)
         return err_set(why, ERR_NOMEM, "out of memory for %d requests", r->p->n);
-    out->n = r->p->n;
-    tokens = 0;
-    for (int i = 0; i < r->p->n; i++) {
-        out->record[i] = (struct load_record){ NAN, NAN, NAN, NAN, NAN, .token = tokens };
-        tokens += r->p->request[i].generate;
-    }
-    for (int c = 0; c < r->p->conversations; c++) {
-        const double at_s = r->p->request[c * r->p->turns].arrival_s;
-        if (isnan(at_s)) break;
-        due_push(r, c * r->p->turns, at_s);
-        r->next = c + 1;
-    }
     return ERR_OK;
 }
 
 static void runner_close(struct runner *r)
 {
     for (int c = 0; r->context && c < r->p->conversations; c++) free(r->context[c]);
-    free(r->due);
+    load_schedule_done(&r->schedule);
     free(r->waiting);
     free(r->id);
     free(r->token);
@@ -370,12 +258,12 @@ enum err_code load_run(struct load_result *out, struct serving *s, const struct 
     struct runner r = { .out = out, .s = s, .p = p };
     if (hooks) r.hooks = *hooks;
     live_begin(&r.live, s, r.hooks.limit, r.hooks.limits);
-    r.clients = r.live.clients = p->clients;
+    r.live.clients = p->clients;
     enum err_code rc = runner_open(&r, why);
     r.start_ns = r.reported_ns = clock_ns();
-    while (!rc && r.ended < p->n) {
+    while (!rc && r.schedule.ended < p->n) {
         rc = requests_send(&r, why);
-        if (!rc && r.ended < p->n) rc = runner_step(&r, why);
+        if (!rc && r.schedule.ended < p->n) rc = runner_step(&r, why);
         if (!rc) rc = runner_report(&r, why);
     }
     for (int i = 0; i < out->n; i++)

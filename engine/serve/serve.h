@@ -8,6 +8,7 @@
 #include "engine/serve/limits.h"
 #include "engine/serve/live.h"
 #include "engine/serve/load.h"
+#include "engine/serve/load_schedule.h"
 #include "engine/serve/pool.h"
 #include "engine/serve/serving.h"
 

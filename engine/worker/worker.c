@@ -246,6 +246,7 @@ static enum err_code serve_one(struct worker *w, const json_t *request, struct e
     const char *op = json_get_str(request, "op", "");
     w->channel.cancelled = w->channel.go = false;
     json_decref(channel_take_change(&w->channel)); /* it was for an earlier request */
+    if (strcmp(op, "cell") != 0) kept_fill_drop(&w->kept, w->model);
     for (size_t i = 0; i < COUNT_OF(OPS); i++)
         if (!strcmp(OPS[i].op, op)) return OPS[i].run(w, request, why);
     return err_set(why, ERR_USAGE,
@@ -292,6 +293,7 @@ enum err_code worker_serve(int fd, const struct log *log, struct err *why)
         going = serve_line(&w, line);
         free(line);
     }
+    kept_fill_drop(&w.kept, NULL);
     model_close(w.model);
     trial_close(w.trial);
     channel_done(&w.channel);

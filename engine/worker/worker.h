@@ -61,8 +61,10 @@
  * - memory, in open: {huge_wanted_bytes, huge_bytes, copied_bytes, repacked_bytes, prefetched_bytes,
  *   prefetch_s}
  *
- * - cell: model, workload, sequences, prefill_s, decode_s, ttft_s, prompt_tokens, gen_tokens, itl_s [one per
- *   decode step], perplexity, nll, nll_se, scored_tokens, work_hash, output_hash, and resource use
+ * - cell: model, workload, sequences, prefill_s, decode_s, ttft_s, fill_s and filled_tokens (filling the
+ * cache up to the depth; 0: an earlier cell of this worker did; null: no depth), prompt_tokens, gen_tokens,
+ * itl_s [one per decode step], perplexity, nll, nll_se, scored_tokens, work_hash, output_hash, and resource
+ * use
  *
  * - resource use: cpu_s, peak_rss_bytes, rss_bytes, major_faults, minor_faults, voluntary_switches,
  *   involuntary_switches
@@ -103,6 +105,7 @@
 #include "engine/text/text.h"
 
 struct model;
+struct kept_fill;       /* engine/worker/kept_fill.h */
 struct machine_sensors; /* engine/parallel/parallel.h */
 struct pass_profile;    /* engine/model/model.h */
 struct workload;        /* engine/config/config.h */
@@ -156,6 +159,9 @@ struct cell_result {
     double prefill_s, decode_s; /* NAN: the workload has no such phase */
     double ttft_s;              /* time until every sequence has its first token; NAN without prefill */
     double load_s;
+    double
+        fill_s; /* of the forward passes that filled the cache up to the depth, which no other figure has */
+    int filled_tokens; /* 0: the workload has no depth, or the cache was kept (struct kept_fill) */
     int prompt_tokens, gen_tokens; /* sums over all sequences */
     int steps;                     /* decode steps: each produced one token per sequence */
     float *itl_s;                  /* [steps] inter-token latencies; owned: cell_result_free */
@@ -193,6 +199,9 @@ struct cell_hooks {
     void *ctx;
     /* NULL, or [2]: takes the passes of the prompt, and the decode steps. Filling the cache is in neither. */
     struct pass_profile *profile;
+    /* The cache that an earlier cell of this model filled, and that this one leaves. NULL: it is filled in
+     * each cell, and empty afterwards. */
+    struct kept_fill *kept;
 };
 /* hooks NULL: none. */
 enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,

@@ -6,6 +6,7 @@
 #include "engine/config/config.h"
 #include "engine/parallel/parallel.h"
 #include "engine/text/text.h"
+#include "engine/worker/kept_fill.h"
 #include "engine/worker/worker.h"
 
 /* Lines in both directions over one socket. */
@@ -54,8 +55,9 @@ struct ranks_usage {
 
 struct worker {
     struct channel channel;
-    struct model *model; /* NULL: before the request "open" */
-    struct trial *trial; /* instead of a model, after "open" with "train" */
+    struct model *model;   /* NULL: before the request "open" */
+    struct kept_fill kept; /* in the cache of the model, for the next cell */
+    struct trial *trial;   /* instead of a model, after "open" with "train" */
     char sha256[HASH_HEX];
     const struct log *log;
     struct ranks_usage ranks_begin; /* when the running cell began (ranks_cell_begin) */

@@ -62,50 +62,6 @@ static bool load_progress(void *ctx, struct load_now *now)
 
 /* ---------------------------------------------------------------- the answer */
 
-enum record_kind { RECORD_SECONDS, RECORD_COUNT, RECORD_OUTCOME };
-static const struct {
-    const char *key;
-    enum record_kind kind;
-    size_t offset;
-} RECORD[] = {
-    { "scheduled_s", RECORD_SECONDS, offsetof(struct load_record, scheduled_s) },
-    { "sent_s", RECORD_SECONDS, offsetof(struct load_record, sent_s) },
-    { "admitted_s", RECORD_SECONDS, offsetof(struct load_record, admitted_s) },
-    { "first_s", RECORD_SECONDS, offsetof(struct load_record, first_s) },
-    { "end_s", RECORD_SECONDS, offsetof(struct load_record, end_s) },
-    { "prompt", RECORD_COUNT, offsetof(struct load_record, prompt) },
-    { "cached", RECORD_COUNT, offsetof(struct load_record, cached) },
-    { "tokens", RECORD_COUNT, offsetof(struct load_record, tokens) },
-    { "preemptions", RECORD_COUNT, offsetof(struct load_record, preemptions) },
-    { "outcome", RECORD_OUTCOME, 0 },
-};
-
-static json_t *record_value(const struct load_record *r, enum record_kind kind, size_t offset)
-{
-    const char *at = (const char *)r + offset;
-    if (kind == RECORD_SECONDS) return json_num(*(const double *)(const void *)at);
-    if (kind == RECORD_COUNT) return json_integer(*(const int *)(const void *)at);
-    return json_string(LOAD_OUTCOME_NAMES[r->outcome]);
-}
-
-/* One array for each figure of the requests, in their order. */
-static json_t *records_json(const struct load_result *r)
-{
-    json_t *o = json_object();
-    for (size_t k = 0; k < COUNT_OF(RECORD); k++) {
-        json_t *list = json_array();
-        for (int i = 0; i < r->n; i++)
-            json_array_append_new(list, record_value(&r->record[i], RECORD[k].kind, RECORD[k].offset));
-        json_put(o, RECORD[k].key, list);
-    }
-    json_t *times = json_array();
-    for (int i = 0; i < r->n; i++)
-        for (int t = 0; t < r->record[i].tokens; t++)
-            json_array_append_new(times, json_num(r->token_s[r->record[i].token + t]));
-    json_put(o, "token_s", times);
-    return o;
-}
-
 static json_t *served_json(const struct load_cell *c)
 {
     const struct load_result *r = &c->result;
@@ -139,7 +95,7 @@ static json_t *load_json(const struct load_cell *c, const struct workload *load)
     json_put_int(o, "sequences", model_plan(c->w->model)->sequences);
     json_put_int(o, "prompt_tokens", prompt);
     json_put_int(o, "gen_tokens", tokens);
-    json_put(o, "requests", records_json(r));
+    json_put(o, "requests", load_records_to_json(r));
     json_put(o, "served", served_json(c));
     json_put_str(o, "work_hash", c->plan->hash);
     json_put_str(o, "output_hash", r->output_hash);
@@ -198,6 +154,7 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
 {
     struct load_cell c = { .w = w };
     const struct usage before = usage_now();
+    kept_fill_drop(&w->kept, w->model); /* the scheduler needs all blocks */
     ranks_cell_begin(w);
     const int64_t start = clock_ns();
     enum err_code rc = model_warm(w->model, why);

@@ -247,6 +247,9 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     json_put_num(o, "decode_s", r->decode_s);
     json_put_num(o, "ttft_s", r->ttft_s);
     json_put_num(o, "load_s", r->load_s);
+    json_put_num(o, "fill_s", load->depth ? r->fill_s : (double)NAN);
+    json_put(o, "filled_tokens", load->depth ? json_integer(r->filled_tokens) : json_null());
+    json_put_bool(o, "untimed_work", r->filled_tokens > 0);
     json_put_int(o, "sequences", workload_sequences(load));
     json_put_int(o, "prompt_tokens", r->prompt_tokens);
     json_put_int(o, "gen_tokens", r->gen_tokens);
@@ -298,7 +301,8 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
                                       .turn_steps = (int)steps,
                                       .turn_passes = (int)passes,
                                       .ctx = w,
-                                      .profile = wanted ? profile : NULL };
+                                      .profile = wanted ? profile : NULL,
+                                      .kept = &w->kept };
     if (wanted && (rc = worker_profile_begin(profile, w, &load, why))) return rc;
     const struct usage before = usage_now();
     ranks_cell_begin(w);

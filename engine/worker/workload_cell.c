@@ -12,6 +12,7 @@
 #include "engine/plan/plan.h"
 #include "engine/text/text.h"
 #include "engine/worker/handicap.h"
+#include "engine/worker/kept_fill.h"
 #include "engine/worker/worker_internal.h"
 #include "kernels/kernels.h"
 
@@ -83,6 +84,11 @@ static void cell_end_turn(struct cell *c)
 static void cell_add_to_turn(struct cell *c, double seconds)
 {
     if (c->out->turns) c->out->turn_s[c->out->turns - 1] += (float)seconds;
+}
+
+static void cell_empty_caches(struct model *m)
+{
+    for (int s = 0; s < model_plan(m)->sequences; s++) model_truncate(m, s, 0);
 }
 
 /* ---------------------------------------------------------------- the work */
@@ -217,14 +223,32 @@ static void cell_profile(struct cell *c, int phase)
     model_profile(c->m, c->hooks.profile && phase >= 0 ? &c->hooks.profile[phase] : NULL);
 }
 
+/* The cache of every sequence up to the depth: filled, or as an earlier cell with the same prompt left it. */
+static enum err_code cell_fill(struct cell *c, struct err *why)
+{
+    struct kept_fill *kept = c->hooks.kept;
+    const int depth = c->w->depth;
+    const struct fill_ids ids = { c->prompt, c->prompt_count, depth, c->sequences };
+    if (kept && depth && kept_fill_matches(kept, c->m, &ids)) return ERR_OK;
+    if (kept)
+        kept_fill_drop(kept, c->m);
+    else
+        cell_empty_caches(c->m);
+    if (!depth) return ERR_OK;
+    const int64_t start = clock_ns();
+    enum err_code rc = cell_prefill(c, "load", 0, depth, false, &c->out->fill_s, why);
+    if (rc) return rc;
+    cell_put_span(c, "fill", start);
+    c->out->filled_tokens = depth * c->sequences;
+    return kept ? kept_fill_save(kept, c->m, &ids, why) : ERR_OK;
+}
+
 static enum err_code cell_run_tokens(struct cell *c, struct err *why)
 {
     const struct workload *w = c->w;
-    double ignored;
-    int64_t start = clock_ns();
+    int64_t start;
     enum err_code rc;
-    if ((rc = cell_prefill(c, "load", 0, w->depth, false, &ignored, why))) return rc;
-    if (w->depth) cell_put_span(c, "fill", start);
+    if ((rc = cell_fill(c, why))) return rc;
     cell_end_turn(c);
     c->out->turns = 0; /* filling the cache is not measured */
     for (int s = 0; s < c->sequences; s++) c->token[s] = c->prompt[(int64_t)s * c->prompt_count + w->depth];
@@ -277,11 +301,6 @@ static void cell_hash_output(struct cell *c)
     str_append_n(&s, c->output, tokens * sizeof *c->output);
     if (tokens) prompt_hash_bytes(c->out->output_hash, s.data, s.len);
     str_free(&s);
-}
-
-static void cell_empty_caches(struct model *m)
-{
-    for (int s = 0; s < model_plan(m)->sequences; s++) model_truncate(m, s, 0);
 }
 
 /* ---------------------------------------------------------------- quality */
@@ -340,8 +359,9 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     const int64_t start = clock_ns();
     if ((rc = model_warm(m, why))) return rc;
     out->load_s = (double)(clock_ns() - start) * 1e-9;
-    cell_empty_caches(m);
     if (w->eval_file[0]) {
+        if (c.hooks.kept) kept_fill_drop(c.hooks.kept, m);
+        cell_empty_caches(m);
         rc = cell_run_eval(&c, why);
     } else {
         rc = cell_alloc(&c, why);
@@ -352,7 +372,7 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     }
     if (!rc)
         rc = gguf_check_unchanged(model_gguf(m), why); /* otherwise the figures belong to an unknown model */
-    cell_empty_caches(m);
+    if (rc || !c.hooks.kept || !kept_fill_go_back(c.hooks.kept, m)) cell_empty_caches(m);
     free(c.prompt);
     free(c.output);
     free(c.token);

@@ -2,12 +2,13 @@
 #include "telemetry/http/http.h"
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <math.h>
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "telemetry/http/http_internal.h"
 
 static const double DEFAULT_TIMEOUT_S = 10;
 
@@ -19,18 +20,6 @@ static void curl_start(void)
 {
     curl_global_init(CURL_GLOBAL_DEFAULT); /* after a failure curl_easy_init fails, too */
 }
-
-struct exchange {
-    CURL *curl;
-    enum http_url_part part; /* of addresses, that messages show */
-    char shown[HTTP_SHOWN_MAX];
-    struct str reply;
-    char problem[CURL_ERROR_SIZE];
-    double timeout_s;
-    CURLcode bad; /* the first option that libcurl could not take */
-    const struct http_request *request;
-    bool cancelled; /* by the caller's functions */
-};
 
 /* Sets an option that libcurl copies. Without memory for a password or a certificate nothing may be sent. */
 static void text_set(struct exchange *x, CURLoption option, const char *text)
@@ -306,11 +295,11 @@ static CURLcode transfer(struct exchange *x)
     return code;
 }
 
-static enum err_code exchange_perform(struct exchange *x, const struct http_request *r,
-                                      const struct http_auth *a, int *status, struct err *why)
+/* Sets all options of the request. */
+static void options_set(struct exchange *x)
 {
     CURL *c = x->curl;
-    long http = 0;
+    const struct http_request *r = x->request;
     text_set(x, CURLOPT_URL, r->url);
     text_set(x, CURLOPT_USERAGENT, "qdyno/" QDYNO_VERSION);
     text_set(x, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -323,52 +312,73 @@ static enum err_code exchange_perform(struct exchange *x, const struct http_requ
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->problem);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, reply_append);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
-    auth_set(x, a);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, x->headers);
+    auth_set(x, x->auth);
     body_set(x, r);
-    const CURLcode code = x->bad ? x->bad : transfer(x);
-    if (code && x->cancelled) return err_set(why, ERR_CANCELLED, "cancelled");
-    if (code) return transfer_error(code, x, a->cert_file != NULL, why);
-    curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
-    *status = (int)http;
-    text_hide_secrets(x->reply.data, x->reply.len, r, a);
-    if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
-    curl_off_t pause = 0;
-    if (r->retry_after_s && !curl_easy_getinfo(c, CURLINFO_RETRY_AFTER, &pause) && pause > 0)
-        *r->retry_after_s = (double)pause;
-    return status_check(x, http, why);
 }
 
-enum err_code http_send(const struct http_request *r, int *status, struct err *why)
+enum err_code exchange_open(struct exchange *x, const struct http_request *r, struct err *why)
 {
     static const struct http_auth NO_AUTH;
     const struct http_auth *a = r->auth ? r->auth : &NO_AUTH;
-    int http = 0;
-    if (status) *status = 0;
-    if (r->retry_after_s) *r->retry_after_s = (double)NAN;
+    *x = (struct exchange){ .request = r,
+                            .auth = a,
+                            .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S,
+                            .part = r->secret_path ? HTTP_SHOW_HOST : HTTP_SHOW_PATH };
     if (a->user && a->bearer)
         return err_set(why, ERR_USAGE, "give either user and password or a bearer token, not both");
     enum err_code rc = memory_check("send", why); /* the body may be incomplete */
     if (!rc) rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
     if (rc) return rc;
-    struct exchange x = { .request = r,
-                          .timeout_s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_TIMEOUT_S,
-                          .part = r->secret_path ? HTTP_SHOW_HOST : HTTP_SHOW_PATH };
-    http_url_shown(r->url, x.part, x.shown);
-    rc = credentials_check(&x, r, a, why);
+    http_url_shown(r->url, x->part, x->shown);
+    rc = credentials_check(x, r, a, why);
     if (rc) return rc;
     pthread_once(&curl_once, curl_start);
-    struct curl_slist *headers = headers_new(r);
-    x.curl = curl_easy_init();
-    if (x.curl && headers) {
-        curl_easy_setopt(x.curl, CURLOPT_HTTPHEADER, headers);
-        rc = exchange_perform(&x, r, a, &http, why);
-        if (rc && why) text_hide_secrets(why->message, strlen(why->message), r, a);
-    } else {
-        rc = err_set(why, ERR_NOMEM, "out of memory sending to %s", x.shown);
-    }
+    x->headers = headers_new(r);
+    x->curl = curl_easy_init();
+    if (!x->curl || !x->headers) return err_set(why, ERR_NOMEM, "out of memory sending to %s", x->shown);
+    options_set(x);
+    return ERR_OK;
+}
+
+static enum err_code result_of(struct exchange *x, CURLcode code, int *status, struct err *why)
+{
+    const struct http_request *r = x->request;
+    long http = 0;
+    if (code && x->cancelled) return err_set(why, ERR_CANCELLED, "cancelled");
+    if (code) return transfer_error(code, x, x->auth->cert_file != NULL, why);
+    curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &http);
+    *status = (int)http;
+    text_hide_secrets(x->reply.data, x->reply.len, r, x->auth);
+    if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
+    curl_off_t pause = 0;
+    if (r->retry_after_s && !curl_easy_getinfo(x->curl, CURLINFO_RETRY_AFTER, &pause) && pause > 0)
+        *r->retry_after_s = (double)pause;
+    return status_check(x, http, why);
+}
+
+enum err_code exchange_result(struct exchange *x, CURLcode code, int *status, struct err *why)
+{
+    const enum err_code rc = result_of(x, code, status, why);
+    if (rc && why) text_hide_secrets(why->message, strlen(why->message), x->request, x->auth);
+    return rc;
+}
+
+void exchange_close(struct exchange *x)
+{
+    str_free(&x->reply);
+    curl_easy_cleanup(x->curl);
+    curl_slist_free_all(x->headers);
+}
+
+enum err_code http_send(const struct http_request *r, int *status, struct err *why)
+{
+    struct exchange x;
+    int http = 0;
+    if (r->retry_after_s) *r->retry_after_s = (double)NAN;
+    enum err_code rc = exchange_open(&x, r, why);
+    if (!rc) rc = exchange_result(&x, x.bad ? x.bad : transfer(&x), &http, why);
     if (status) *status = http;
-    str_free(&x.reply);
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(x.curl);
+    exchange_close(&x);
     return rc;
 }

@@ -58,6 +58,25 @@ struct http_request {
  *         ERR_NOMEM */
 enum err_code http_send(const struct http_request *r, int *status, struct err *why);
 
+/* ---------------------------------------------------------------- many at a time (many.c) */
+
+/* Requests that are in progress at the same time, for one thread. */
+struct http_many;
+/* How a request ended: as http_send would have returned. It may start further requests. */
+typedef void http_ended_fn(void *ctx, enum err_code rc, int status, const struct err *why);
+
+enum err_code http_many_open(struct http_many **out, struct err *why); /* ERR_NOMEM */
+/* Breaks off what is in progress, without calling `ended`. NULL is fine. */
+void http_many_close(struct http_many *m);
+int http_many_count(const struct http_many *m); /* requests in progress */
+/* Start a request. *r and what it points to are borrowed until ended(r->ctx, ...) is called. r->waiting is
+ * not called. Errors: those of http_send before anything is sent; then `ended` is not called. */
+enum err_code http_many_start(struct http_many *m, const struct http_request *r, http_ended_fn *ended,
+                              struct err *why);
+/* Send and receive. Returns when a request has ended or something has arrived, at the latest after wait_s (at
+ * most 1 s). ERR_NOMEM. */
+enum err_code http_many_run(struct http_many *m, double wait_s, struct err *why);
+
 /* ---------------------------------------------------------------- addresses (url.c) */
 
 /* Checks that `url` is a valid address without a user name, because addresses are stored in databases and

@@ -87,6 +87,18 @@ static const struct column BENCH_COLUMNS[] = {
     { .name = "steady", .title = "steady", .kind = COLUMN_INT },
     { .name = "warmup_requests", .kind = COLUMN_NUM },
     { .name = "unsteady" },
+    { .name = "failed_because" },
+    { .name = "server_requests", .kind = COLUMN_INT },
+    { .name = "server_prompt_tokens", .kind = COLUMN_INT },
+    { .name = "server_cached_tokens", .kind = COLUMN_INT },
+    { .name = "server_generated_tokens", .kind = COLUMN_INT },
+    { .name = "server_preemptions", .kind = COLUMN_INT },
+    { .name = "server_queue_s", .kind = COLUMN_NUM },
+    { .name = "server_ttft_s", .kind = COLUMN_NUM },
+    { .name = "server_itl_s", .kind = COLUMN_NUM },
+    { .name = "server_e2e_s", .kind = COLUMN_NUM },
+    { .name = "fill_s", .kind = COLUMN_NUM },
+    { .name = "filled_tokens", .kind = COLUMN_INT },
     METRIC_COLUMN(METRIC_LOAD_TIME),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
     { .name = "plan_bytes", .kind = COLUMN_BYTES },
@@ -137,6 +149,7 @@ struct bench {
     const char *label;
     struct progress progress;
     struct err first; /* the first failure */
+    json_t *server;   /* what a server counted during the last repetition; NULL: nothing */
 };
 
 static bool bench_on_event(void *ctx, const json_t *event)
@@ -175,11 +188,14 @@ static struct run_cell bench_cell_spec(struct bench *b, struct arm *arm)
     };
 }
 
-static enum err_code bench_warm_up(struct bench *b, struct arm *arm, struct err *why)
+/* all: of the workload's cells; only filling the cache counts for it. */
+static enum err_code bench_warm_up(struct bench *b, struct arm *arm, struct tally_totals *all,
+                                   struct err *why)
 {
     const struct run_cell what = bench_cell_spec(b, arm);
     struct measured_cell c;
     const enum err_code rc = run_warm_up(&b->run, &what, &c, why);
+    if (!rc) bench_add_fill(all, &c);
     cell_done(&c);
     return rc;
 }
@@ -198,6 +214,11 @@ static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_ta
     if (!rc) rc = tally_add(t, &c, why);
     if (!rc && b->repetition == b->repetitions)
         bench_note_ranks(&b->table, &b->configs[b->config_i], b->label, c.answer);
+    if (!rc) bench_add_fill(&t->all, &c);
+    if (!rc && b->repetition == b->repetitions) {
+        json_decref(b->server);
+        b->server = json_incref(json_object_get(json_object_get(c.answer, "served"), "server"));
+    }
     cell_done(&c);
     return rc;
 }
@@ -248,6 +269,7 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
     if (workload_is_load(w)) bench_put_load(row, all, w);
     if (b->grid.side_by_side && !workload_is_load(w))
         json_put_num(row, "decode_seq_tok_s", value[METRIC_DECODE_RATE] / workload_sequences(w));
+    bench_put_fill(row, all);
     put_conditions(b, row);
     json_put_int(row, "disturbed", all->n - t->undisturbed.n);
 }
@@ -318,6 +340,9 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
     const int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
     if (plan >= 0) json_put_int(row, "plan_bytes", plan);
     put_memory(row, json_object_get(about, "memory"));
+    bench_put_server(row, b->server);
+    json_decref(b->server);
+    b->server = NULL;
     json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
     json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
     b->without_text |= !json_get_bool(about, "reads_text", true);
@@ -354,7 +379,7 @@ static void bench_prepare(struct bench *b, struct arm *arm, struct bench_item *i
     struct err unknown;
     item->predicted = run_predict(&b->run, &timing, &item->p);
     b->repetition = 0;
-    if (!args_has(b->a, "--no-warmup")) bench_warm_up(b, arm, &item->why);
+    if (!args_has(b->a, "--no-warmup")) bench_warm_up(b, arm, &item->tally.all, &item->why);
     if (run_conditions_open(&b->run, &timing, &unknown))
         log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unknown.message);
 }

@@ -32,6 +32,14 @@ void bench_note_rows(struct table *t, bool ceilings_known, bool without_text);
 /* A note for each process of a cell with parallel=: its part of the model, its machine, and what it did with
  * its time. answer: of the cell's worker. */
 void bench_note_ranks(struct table *t, const struct config *c, const char *workload, const json_t *answer);
+/* What the server of a load counted itself: from an answer's served.server (NULL: nothing) to the row, and
+ * from the row to a note. */
+void bench_put_server(json_t *row, const json_t *server);
+void bench_note_server(struct table *t, const json_t *row);
+/* What filling the cache up to the depth took, which is in no other figure: from a cell to the totals of its workload,
+ * and to the row. */
+void bench_add_fill(struct tally_totals *all, const struct measured_cell *c);
+void bench_put_fill(json_t *row, const struct tally_totals *all);
 /* The columns of loads that are not metrics. */
 void bench_put_load(json_t *row, const struct tally_totals *all, const struct workload *w);
 

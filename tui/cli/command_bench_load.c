@@ -84,4 +84,62 @@ void bench_put_load(json_t *row, const struct tally_totals *all, const struct wo
     json_put_num(row, "tpot_half_s", all->tpot_half_s / n);
     json_put_num(row, "goodput_half_ratio", w->load.limits ? all->goodput_half / n : (double)NAN);
     json_put_str(row, "unsteady", *all->unsteady ? all->unsteady : NULL);
+    json_put_str(row, "failed_because", *all->failed ? all->failed : NULL);
+}
+
+/* What a server with a /metrics page counts itself (advisor/run/server_page.h). */
+static const struct {
+    const char *key, *column;   /* in the answer to a cell; of the row */
+    const char *before, *after; /* the figure in a sentence */
+    double factor;              /* to the unit of the sentence; 0: a count */
+} SERVER[] = {
+    { "requests", "server_requests", "", " requests", 0 },
+    { "prompt_tokens", "server_prompt_tokens", "", " prompt tokens", 0 },
+    { "cached_tokens", "server_cached_tokens", "", " of them in its prefix cache", 0 },
+    { "generated_tokens", "server_generated_tokens", "", " generated tokens", 0 },
+    { "preemptions", "server_preemptions", "", " preemptions", 0 },
+    { "queue_s", "server_queue_s", "mean time in its queue ", " ms", 1e3 },
+    { "ttft_s", "server_ttft_s", "mean time to the first token ", " ms", 1e3 },
+    { "itl_s", "server_itl_s", "mean time between tokens ", " ms", 1e3 },
+    { "e2e_s", "server_e2e_s", "mean time of a request ", " ms", 1e3 },
+};
+
+void bench_put_server(json_t *row, const json_t *server)
+{
+    for (size_t i = 0; server && i < COUNT_OF(SERVER); i++) {
+        const double v = json_get_num(server, SERVER[i].key, NAN);
+        if (isnan(v)) continue;
+        if (SERVER[i].factor > 0)
+            json_put_num(row, SERVER[i].column, v);
+        else
+            json_put_int(row, SERVER[i].column, (int64_t)v);
+    }
+}
+
+void bench_note_server(struct table *t, const json_t *row)
+{
+    struct str text = { 0 };
+    for (size_t i = 0; i < COUNT_OF(SERVER); i++) {
+        const double v = json_get_num(row, SERVER[i].column, NAN);
+        if (isnan(v)) continue;
+        str_printf(&text, "%s%s%.*f%s", text.len ? ", " : "", SERVER[i].before, SERVER[i].factor > 0 ? 2 : 0,
+                   SERVER[i].factor > 0 ? SERVER[i].factor * v : v, SERVER[i].after);
+    }
+    if (text.len && !text.failed)
+        table_note(t, "the server's own count (its /metrics page) for the last repetition of %s: %s",
+                   json_get_str(row, "workload", ""), str_text(&text));
+    str_free(&text);
+}
+
+void bench_add_fill(struct tally_totals *all, const struct measured_cell *c)
+{
+    all->fill_s += fmax(c->field[FIELD_FILL_S], 0); /* 0 where it is unknown */
+    all->filled_tokens += fmax(c->field[FIELD_FILLED_TOKENS], 0);
+}
+
+void bench_put_fill(json_t *row, const struct tally_totals *all)
+{
+    if (!(all->filled_tokens > 0)) return;
+    json_put_num(row, "fill_s", all->fill_s);
+    json_put_int(row, "filled_tokens", (int64_t)all->filled_tokens);
 }

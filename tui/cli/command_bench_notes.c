@@ -14,13 +14,15 @@ static const double CONDITIONS_SLACK =
 void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
 {
     bool random = false, unverified = false, beyond = false;
-    const char *unsteady = NULL;
+    const char *unsteady = NULL, *failed = NULL;
     double memory = 1, cores = 1;
     for (size_t i = 0; i < json_array_size(t->rows); i++) {
         const json_t *row = json_array_get(t->rows, i);
         random |= json_get_bool(row, "random_weights", false);
         unverified |= json_get_bool(row, "answers_unverified", false);
         if (json_get_str(row, "unsteady", NULL)) unsteady = json_get_str(row, "unsteady", NULL);
+        if (json_get_str(row, "failed_because", NULL)) failed = json_get_str(row, "failed_because", NULL);
+        bench_note_server(t, row);
         memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
         cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
@@ -43,8 +45,12 @@ void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
             "on them, or their clock was lower",
             100 * cores);
     if (unsteady)
-        table_note(t, "times of requests are unknown where not all repetitions reached a steady state: %s",
-                   unsteady);
+        table_note(
+            t,
+            "times of requests (TTFT, ITL, queue) are shown only where every repetition settled at a steady level, "
+            "because a mean over a growing queue depends on when one stops; not here: %s",
+            unsteady);
+    if (failed) table_note(t, "some requests failed and have no times. The first one: %s", failed);
     if (without_text)
         table_note(t, "no text can be given to this model, because its tokenizer is missing or not supported "
                       "(`qdyno tokenize -p x` says why); speed does not depend on it");
