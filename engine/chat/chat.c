@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/gguf/gguf.h"
 #include "engine/template/template.h"
@@ -20,6 +21,7 @@ struct chat {
     struct template *for_tools; /* a second one of the file, for conversations with tools; NULL: none */
     struct str specials[SPECIAL_COUNT];
     struct str tools_text; /* of the template for tools */
+    bool built_in;         /* `template` is a row of CHAT_TEMPLATES */
 };
 
 const char *chat_template_for_tools(const struct chat *c)
@@ -31,8 +33,20 @@ const char *chat_template_for_tools(const struct chat *c)
 
 static enum err_code open_file(struct chat *c, const char *path, struct err *why)
 {
-    char *text;
+    char *text, names[160];
     size_t n;
+    const bool is_file = !access(path, F_OK);
+    const struct chat_template_row *row = is_file ? NULL : chat_template_find(path);
+    if (row) {
+        c->built_in = true;
+        str_append(&c->tools_text, row->text);
+        return template_open(&c->template, row->text, strlen(row->text), row->name, why);
+    }
+    if (!is_file && !strpbrk(path, "/."))
+        return err_set(why, ERR_USAGE,
+                       "--template %s: no file and no built-in template has this name; expected a "
+                       "Jinja file, or one of %s",
+                       path, chat_template_names(names, sizeof names));
     enum err_code rc = file_read(&text, &n, path, TEMPLATE_TEXT_MOST, why);
     if (rc) return rc;
     rc = template_open(&c->template, text, n, path, why);
@@ -51,9 +65,11 @@ bool chat_has_template(const struct gguf *g)
 static enum err_code open_template(struct chat *c, const struct gguf *g, const char *file, struct err *why)
 {
     const struct gguf_string text = gguf_get_string(g, KEY), tools = gguf_get_string(g, KEY_FOR_TOOLS);
+    char advice[CHAT_ADVICE];
     if (file) return open_file(c, file, why);
     if (!chat_has_template(g))
-        return err_set(why, ERR_USAGE, "'%s' has no chat template (%s)", gguf_path(g), KEY);
+        return err_set(why, ERR_USAGE, "'%s' has no chat template (%s): %s", gguf_path(g), KEY,
+                       chat_template_advice(c->tokenizer, advice));
     enum err_code rc = template_open(&c->template, text.data, text.len, KEY, why);
     if (!rc && tools.len) rc = template_open(&c->for_tools, tools.data, tools.len, KEY_FOR_TOOLS, why);
     str_append_n(&c->tools_text, tools.len ? tools.data : text.data, tools.len ? tools.len : text.len);
@@ -71,8 +87,10 @@ enum err_code chat_open(struct chat **out, const struct gguf *g, const struct to
     c->tokenizer = t;
     tokenizer_describe(t, &info);
     enum err_code rc = open_template(c, g, template_file, why);
+    /* a built-in template writes BOS exactly where this tokenizer begins texts with it */
+    const bool writes_bos = info.add_bos || !c->built_in;
     const int64_t padding = gguf_get_int(g, "tokenizer.ggml.padding_token_id", -1),
-                  ids[SPECIAL_COUNT] = { info.bos, info.eos, info.unk, padding };
+                  ids[SPECIAL_COUNT] = { writes_bos ? info.bos : -1, info.eos, info.unk, padding };
     for (int i = 0; i < SPECIAL_COUNT && !rc; i++)
         if (ids[i] >= 0 && ids[i] < info.n_vocab)
             rc = tokenizer_piece(t, (int32_t)ids[i], true, &c->specials[i], why);

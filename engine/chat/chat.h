@@ -16,9 +16,27 @@ struct chat;
 /* Does the file have a chat template (tokenizer.chat_template)? */
 bool chat_has_template(const struct gguf *g);
 
-/* template_file: a Jinja file, used instead of the model's (tokenizer.chat_template); NULL: the model's. `t`
- * must outlive *out, which is owned: chat_close. Errors: ERR_USAGE (the model has no template; names
- * --template); those of template_open; ERR_IO. */
+/* Templates that are built in (templates.c), for files without one. */
+struct chat_template_row {
+    const char *name;   /* of --template; NULL after the last row */
+    const char *models; /* which have it */
+    const char *sign;   /* a control token that shows that a tokenizer is made for it; NULL: it needs none */
+    const char *text;   /* Jinja */
+};
+extern const struct chat_template_row CHAT_TEMPLATES[];
+const struct chat_template_row *chat_template_find(const char *name); /* NULL: unknown */
+/* The one whose control token the tokenizer has; NULL: none. */
+const struct chat_template_row *chat_template_guess(const struct tokenizer *t);
+/* All names, separated by commas. Returns buf. */
+const char *chat_template_names(char *buf, size_t size);
+/* What to do about a model without a template, with the most likely name. t NULL: unknown. Returns buf. */
+enum { CHAT_ADVICE = 400 };
+const char *chat_template_advice(const struct tokenizer *t, char buf[CHAT_ADVICE]);
+
+/* template_file: a Jinja file or the name of a built-in template, used instead of the model's
+ * (tokenizer.chat_template); a file of that name comes first. NULL: the model's. `t` must outlive *out, which
+ * is owned: chat_close. Errors: ERR_USAGE (the model has no template, or no file and no built-in template has
+ * that name; the message lists the names); those of template_open; ERR_IO. */
 enum err_code chat_open(struct chat **out, const struct gguf *g, const struct tokenizer *t,
                         const char *template_file, struct err *why);
 void chat_close(struct chat *c); /* NULL is fine */

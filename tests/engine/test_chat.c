@@ -285,9 +285,104 @@ static void a_template_for_tools(void **state)
     close_chat(o);
 }
 
+/* The text that a built-in template writes, by a vocabulary that lists tokens as they are. */
+static void check_builtin(const char *name, const char *want)
+{
+    struct err why = { 0 };
+    char vocab[4096];
+    struct gguf *g;
+    struct tokenizer *t;
+    struct chat *c;
+    struct token_list ids = { 0 };
+    struct str text = { 0 };
+    data_path(vocab, sizeof vocab, "tokenizer-golden/qwen35/vocab.gguf");
+    CHECK_OK(gguf_open(&g, vocab, &why));
+    CHECK_OK(tokenizer_open(&t, g, &why));
+    if (chat_open(&c, g, t, name, &why)) fail_msg("%s: %s", name, why.message);
+    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system",
+                                 "content", "S", "role", "user", "content", "one", "role", "assistant",
+                                 "content", "two", "role", "user", "content", "three");
+    const struct chat_request r = { .messages = messages, .add_generation_prompt = true };
+    if (chat_encode(c, &r, &ids, &why)) fail_msg("%s: %s", name, why.message);
+    for (int64_t i = 0; i < ids.n; i++) CHECK_OK(tokenizer_piece(t, ids.ids[i], true, &text, &why));
+    if (strcmp(str_text(&text), want) != 0)
+        fail_msg("%s writes '%s', expected '%s'", name, str_text(&text), want);
+    json_decref(messages);
+    token_list_free(&ids);
+    str_free(&text);
+    chat_close(c);
+    tokenizer_close(t);
+    gguf_close(g);
+}
+
+/* This vocabulary begins no text with BOS and ends documents with <|im_end|>, or what its file says. */
+static void test_builtin(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct opened o = open_chat(NULL);
+    struct tokenizer_info info;
+    struct str eos = { 0 };
+    char want[512], vocab[4096];
+    SHARED_OR_SKIP(vocab, "tokenizer-golden/qwen35/vocab.gguf");
+    tokenizer_describe(o.t, &info);
+    assert_false(info.add_bos);
+    CHECK_OK(tokenizer_piece(o.t, info.eos, true, &eos, &why));
+    const char *end = str_text(&eos);
+#define BAR "\xef\xbd\x9c"
+    const struct {
+        const char *name, *want; /* %s: eos_token */
+    } WANT[] = {
+        { "chatml",
+          "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\ntwo"
+          "<|im_end|>\n<|im_start|>user\nthree<|im_end|>\n<|im_start|>assistant\n" },
+        { "llama3",
+          "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user<|end_header_id|>"
+          "\n\none<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\ntwo<|eot_id|><|start_header_id|>"
+          "user<|end_header_id|>\n\nthree<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
+        { "gemma", "<start_of_turn>user\nS\n\none<end_of_turn>\n<start_of_turn>model\ntwo<end_of_turn>\n"
+                   "<start_of_turn>user\nthree<end_of_turn>\n<start_of_turn>model\n" },
+        { "phi3",
+          "<|system|>\nS<|end|>\n<|user|>\none<|end|>\n<|assistant|>\ntwo<|end|>\n<|user|>\nthree<|end|>\n"
+          "<|assistant|>\n" },
+        { "deepseek", "S<" BAR "User" BAR ">one<" BAR "Assistant" BAR ">two%s<" BAR "User" BAR ">three<" BAR
+                      "Assistant" BAR ">" },
+        { "mistral", "[INST] S\n\none[/INST] two%s[INST] three[/INST]" },
+        { "llama2", "[INST] <<SYS>>\nS\n<</SYS>>\n\none [/INST] two %s[INST] three [/INST]" },
+        { "zephyr", "<|system|>\nS%1$s\n<|user|>\none%1$s\n<|assistant|>\ntwo%1$s\n<|user|>\nthree%1$s\n"
+                    "<|assistant|>\n" },
+        { "vicuna", "S USER: one ASSISTANT: two%sUSER: three ASSISTANT:" },
+        { "alpaca", "S\n\n### Instruction:\none\n\n### Response:\ntwo%s\n\n### Instruction:\nthree\n\n"
+                    "### Response:\n" },
+    };
+#undef BAR
+    size_t rows = 0;
+    for (const struct chat_template_row *row = CHAT_TEMPLATES; row->name; row++, rows++) {
+        assert_string_equal(row->name, WANT[rows].name);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(want, sizeof want, WANT[rows].want, end);
+#pragma GCC diagnostic pop
+        check_builtin(row->name, want);
+    }
+    assert_int_equal(rows, COUNT_OF(WANT));
+    assert_string_equal(chat_template_guess(o.t)->name, "chatml");
+    str_free(&eos);
+
+    struct chat *c;
+    CHECK_EQ(chat_open(&c, o.g, o.t, "chatm", &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "one of chatml, llama3, gemma");
+    char advice[CHAT_ADVICE];
+    CHECK_CONTAINS(chat_template_advice(o.t, advice),
+                   "Most likely is --template chatml, because the tokenizer has");
+    CHECK_CONTAINS(chat_template_advice(NULL, advice), "alpaca, which needs none");
+    close_chat(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_builtin),
         cmocka_unit_test(ids_are_those_of_the_whole_text),
         cmocka_unit_test(messages_cannot_write_control_tokens),
         cmocka_unit_test(ends_of_turns),

@@ -142,7 +142,6 @@ struct bench {
     struct trained_context trained;
     struct config *configs;
     int n_configs, ok;
-    /* current position in the grid */
     int config_i, workload_i, repetition;
     char line[2048], model[4096];
     char workload_text[640];
@@ -188,7 +187,6 @@ static struct run_cell bench_cell_spec(struct bench *b, struct arm *arm)
     };
 }
 
-/* all: of the workload's cells; only filling the cache counts for it. */
 static enum err_code bench_warm_up(struct bench *b, struct arm *arm, struct tally_totals *all,
                                    struct err *why)
 {
@@ -212,10 +210,9 @@ static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_ta
     }
     if (!rc && *c.disturbed) log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, c.disturbed);
     if (!rc) rc = tally_add(t, &c, why);
-    if (!rc && b->repetition == b->repetitions)
-        bench_note_ranks(&b->table, &b->configs[b->config_i], b->label, c.answer);
     if (!rc) bench_add_fill(&t->all, &c);
     if (!rc && b->repetition == b->repetitions) {
+        bench_note_ranks(&b->table, &b->configs[b->config_i], b->label, c.answer);
         json_decref(b->server);
         b->server = json_incref(json_object_get(json_object_get(c.answer, "served"), "server"));
     }

@@ -36,8 +36,8 @@ void bench_note_ranks(struct table *t, const struct config *c, const char *workl
  * from the row to a note. */
 void bench_put_server(json_t *row, const json_t *server);
 void bench_note_server(struct table *t, const json_t *row);
-/* What filling the cache up to the depth took, which is in no other figure: from a cell to the totals of its workload,
- * and to the row. */
+/* What filling the cache up to the depth took, which is in no other figure: from a cell to the totals of its
+ * workload, and to the row. */
 void bench_add_fill(struct tally_totals *all, const struct measured_cell *c);
 void bench_put_fill(json_t *row, const struct tally_totals *all);
 /* The columns of loads that are not metrics. */

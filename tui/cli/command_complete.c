@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/chat/chat.h"
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "telemetry/metrics/metrics.h"
@@ -107,6 +108,13 @@ static void offer_workloads(const struct completion *c)
     for (const struct word_row *w = WORKLOADS; w->text; w++) offer(c, "", w->text, w->about);
 }
 
+static void offer_templates(const struct completion *c)
+{
+    for (const struct chat_template_row *row = CHAT_TEMPLATES; row->name; row++)
+        offer(c, "", row->name, row->models);
+    offer_files(c);
+}
+
 static void offer_metrics(const struct completion *c)
 {
     for (int m = METRIC_SENSOR_COUNT; m < METRIC_COUNT; m++) offer(c, "", METRICS[m].name, METRICS[m].help);
@@ -137,10 +145,11 @@ static const struct {
     const char *placeholder;
     void (*offer)(const struct completion *c);
 } KINDS[] = {
-    { "CONFIG", offer_config },  { "WORKLOAD", offer_workloads }, { "ID", offer_runs },
-    { "METRIC", offer_metrics }, { "COMMAND", offer_commands },   { "MODEL", offer_files },
-    { "FILE", offer_files },     { "DIR", offer_files },          { "IN", offer_files },
-    { "OUT", offer_files },      { "TEXT", offer_files },         { "A", offer_config },
+    { "CONFIG", offer_config },       { "WORKLOAD", offer_workloads }, { "ID", offer_runs },
+    { "METRIC", offer_metrics },      { "COMMAND", offer_commands },   { "MODEL", offer_files },
+    { "FILE", offer_files },          { "DIR", offer_files },          { "IN", offer_files },
+    { "OUT", offer_files },           { "TEXT", offer_files },         { "A", offer_config },
+    { "NAME|FILE", offer_templates },
 };
 
 static bool offer_kind(const struct completion *c, const char *placeholder)

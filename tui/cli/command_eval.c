@@ -44,7 +44,7 @@ const struct cli_flag FLAGS_EVAL[] = {
       .help = "with --task: show the first N items with their answers before each question; default 0" },
     { .name = "--chat",
       .help = "with --task: the model's chat template asks the question, and a choice begins the answer" },
-    { .name = "--template", .value = "FILE", .help = "with --chat: a Jinja template instead of the model's" },
+    { .name = "--template", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
     FLAG_CONFIGS_ROW,
     { .name = "--ref", .value = "CONFIG",
       .help = "compare the predictions of every config with those of this one (KL divergence)" },

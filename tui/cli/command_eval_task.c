@@ -113,15 +113,18 @@ static enum err_code questions_ask(struct task_answers *out, struct asking *k, s
 static enum err_code check_template(const struct asking *k, const struct config *c, struct err *why)
 {
     struct gguf *file = NULL;
-    char *path = NULL;
+    struct tokenizer *t = NULL;
+    char *path = NULL, advice[CHAT_ADVICE];
     if (!k->chat || k->template_file) return ERR_OK;
     enum err_code rc = cli_config_model(&path, k->a, c, why);
     if (!rc) rc = model_file_open(&file, path, why);
-    if (!rc && !chat_has_template(file))
+    if (!rc && !chat_has_template(file)) {
+        if (tokenizer_open(&t, file, NULL)) t = NULL;
         rc = err_set(why, ERR_USAGE,
-                     "--chat: '%s' has no chat template (tokenizer.chat_template): give one with --template "
-                     "FILE, or leave --chat out",
-                     path);
+                     "--chat: '%s' has no chat template (tokenizer.chat_template). Leave --chat out, or %s",
+                     path, chat_template_advice(t, advice));
+        tokenizer_close(t);
+    }
     gguf_close(file);
     free(path);
     return rc;

@@ -29,7 +29,7 @@ const struct cli_flag FLAGS_RUN[] = {
     { .name = "--chat",
       .help = "the text is a message: the model's chat template turns it into a prompt; without -p and -f, read messages from standard input, one a line" },
     { .name = "--system", .value = "TEXT", .help = "with --chat: the system message" },
-    { .name = "--template", .value = "FILE", .help = "with --chat: a Jinja template instead of the model's" },
+    { .name = "--template", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
     { .name = "--tools", .value = "FILE", .help = "with --chat: tools to offer, a JSON list as templates expect it" },
     { .name = "--chat-template-kwargs", .value = "JSON",
       .help = "with --chat: variables for the template, e.g. '{\"enable_thinking\": false}'" },
@@ -127,7 +127,7 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     struct config c;
     struct gguf *file = NULL;
     struct tokenizer *k = NULL;
-    char *path = NULL;
+    char *path = NULL, advice[CHAT_ADVICE];
     enum err_code rc = cli_config(&c, a, args_text(a, "-C", NULL), why);
     if (!rc) rc = cli_applied_config(&c, x->g, a, why);
     if (!rc) rc = cli_config_model(&path, a, &c, why);
@@ -135,11 +135,9 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     if (!rc) rc = model_file_open(&file, path, why);
     if (!rc) rc = tokenizer_open(&k, file, why);
     if (!rc && x->chat.on && !x->chat.template_file && !chat_has_template(file))
-        rc = err_set(
-            why, ERR_USAGE,
-            "--chat: '%s' has no chat template (tokenizer.chat_template): give one with --template FILE, "
-            "or leave --chat out",
-            path);
+        rc = err_set(why, ERR_USAGE,
+                     "--chat: '%s' has no chat template (tokenizer.chat_template). Leave --chat out, or %s",
+                     path, chat_template_advice(k, advice));
     if (!rc && !x->chat.interactive) rc = generation_encode(x, file, k, text, n, why);
     if (!rc && !x->prompt.n && !x->chat.interactive)
         rc = err_set(why, ERR_USAGE, "the prompt is empty: the model needs at least one token");

@@ -6,6 +6,7 @@
 
 #include "advisor/run/run.h"
 #include "advisor/watch/watch.h"
+#include "engine/chat/chat.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/model/model.h"
@@ -23,7 +24,7 @@ const struct cli_flag FLAGS_SERVE[] = {
       .help = "file with the key that clients must send (also: the variable QDYNO_API_KEY)" },
     { .name = "--name", .alias = "--alias", .value = "NAME",
       .help = "name of the model for clients; default: the file's name without .gguf" },
-    { .name = "--template", .value = "FILE", .help = "a Jinja chat template instead of the model's" },
+    { .name = "--template", .value = "NAME|FILE", .help = "a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
     { .name = "--parallel", .alias = "-np", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "requests that are computed at a time; the same as max_sequences in a config" },
     { .name = "--queue", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 16,
@@ -191,10 +192,10 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     table_done(&t);
     str_free(&url);
     if (model_shape(x->model)->random_weights) cli_note(g, "%s", RANDOM_WEIGHTS);
+    char advice[CHAT_ADVICE];
     if (!state.has_chat)
-        cli_note(
-            g,
-            "the model has no chat template: /v1/chat/completions is refused; give one with --template FILE");
+        cli_note(g, "the model has no chat template, so /v1/chat/completions is refused: %s",
+                 chat_template_advice(model_tokenizer(x->model), advice));
     return status;
 }
 

@@ -181,14 +181,17 @@ void box_steps(struct grid *g, struct rect area, const struct snapshot *s)
     }
     struct rect in = grid_box(g, area, "Batch by step", NULL);
     if (!n) {
-        grid_wrap(g, in, ROLE_DIM, "no step was computed yet");
+        grid_wrap(g, in, ROLE_DIM,
+                  *l->settings
+                      ? "no step was computed yet"
+                      : "n/a: this load is sent over HTTP, and a server does not tell its clients its steps");
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    pen_printf(&p, ROLE_TEXT, "%d of %lld: ", n, (long long)l->steps);
-    pen_printf(&p, ROLE_TEXT, "%s requests", figure_number(requests / n).text);
-    pen_printf(&p, ROLE_TEXT, ", %s rows", figure_number(all / n).text);
-    pen_printf(&p, ROLE_DIM, ", %s prompts", figure_percent(all > 0 ? prompts / all : NAN).text);
+    pen_printf(&p, ROLE_TEXT, "last %d steps, mean: ", n);
+    pen_printf(&p, ROLE_TEXT, "%s requests, ", figure_number(requests / n).text);
+    pen_printf(&p, ROLE_TEXT, "%s tokens, ", figure_number(all / n).text);
+    pen_printf(&p, ROLE_DIM, "%s of them in prompts", figure_percent(all > 0 ? prompts / all : NAN).text);
     const int half = (in.h - 1) / 2;
     if (half < 4) {
         chart_steps(g, rect_rows(in, 1, in.h - 1), rows, n,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/chat/chat.h"
 #include "advisor/run/run.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
@@ -133,6 +134,18 @@ static void topic_busy(struct str *out)
     write_rows(out, WAYS);
 }
 
+static void topic_template(struct str *out)
+{
+    help_paragraph(
+        out,
+        "--template NAME of `run --chat`, `eval --task --chat` and `serve` is the chat template of a model whose "
+        "file has none: the text around messages, with one BOS token where the file's tokenizer begins texts "
+        "with it. A NAME that is a file is read as a Jinja template.");
+    str_append(out, "Names, and models that were trained with them\n");
+    for (const struct chat_template_row *row = CHAT_TEMPLATES; row->name; row++)
+        help_line(out, row->name, row->models);
+}
+
 static void topic_environment(struct str *out)
 {
     str_append(out, "Environment variables\n");
@@ -153,6 +166,9 @@ const struct help_topic HELP_TOPICS[] = {
       .write = topic_statistics },
     { .name = "gates", .help = "conditions that decide the exit status", .write = topic_gates },
     { .name = "load", .help = "workloads of requests that come and go", .write = topic_load },
+    { .name = "template",
+      .help = "built-in chat templates, for models without one",
+      .write = topic_template },
     { .name = "formats", .help = "formats and methods of quantization", .write = topic_formats },
     { .name = "configs", .help = "the keys of a config line, with their ranges", .write = help_knobs },
     { .name = "exit", .help = "exit statuses", .write = topic_exit },
