@@ -213,7 +213,6 @@ static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_ta
     if (!rc) bench_add_fill(&t->all, &c);
     if (!rc && b->repetition == b->repetitions) {
         bench_note_ranks(&b->table, &b->configs[b->config_i], b->label, c.answer);
-        json_decref(b->server);
         b->server = json_incref(json_object_get(json_object_get(c.answer, "served"), "server"));
     }
     cell_done(&c);
