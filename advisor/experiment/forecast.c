@@ -108,8 +108,11 @@ static bool times_of_rates(struct arm_time *t, const struct workload *w, double 
     const double sequences = workload_sequences(w);
     t->prefill_token_s = 1 / prefill_rate;
     t->decode_token_s = 1 / decode_rate;
-    const double prompt = w->prompt + w->depth, first = MIN(w->gen, 8);
-    t->cell_s = (prompt > 0 ? prompt * sequences * t->prefill_token_s : 0) +
+    const double first = MIN(w->gen, 8);
+    /* each process fills the cache up to the depth once, before its first timed cell */
+    const double fill_s = w->depth > 0 ? w->depth * sequences * t->prefill_token_s : 0;
+    if (isfinite(fill_s)) t->start_s += fill_s;
+    t->cell_s = (w->prompt > 0 ? w->prompt * sequences * t->prefill_token_s : 0) +
                 (w->gen > 0 ? w->gen * sequences * t->decode_token_s : 0);
     t->settle_s = (w->prompt > 0 ? w->prompt * sequences * t->prefill_token_s : 0) +
                   (w->gen > 0 ? first * sequences * t->decode_token_s : 0);
@@ -167,7 +170,7 @@ static bool times_predicted(struct arm_time *t, const struct experiment_spec *s,
     const bool ok = !predict(&p, g, &s->config[arm], from->machine, from->ceilings, &what, &ignored) &&
                     times_of_rates(t, experiment_workload(s, arm), p.prefill_tok_s, p.decode_tok_s);
     gguf_close(g);
-    t->start_s = ok && p.load_s > 0 ? p.load_s : 0;
+    if (ok && p.load_s > 0) t->start_s += p.load_s;
     return ok;
 }
 
@@ -217,7 +220,7 @@ void experiment_forecast(struct experiment_forecast *f, const struct experiment_
         const bool predicted = by_tokens && times_predicted(&t[i], &s, i, from);
         const bool measured = by_tokens && times_of_database(&stored, &s, i, from->db, from->machine);
         if (measured) {
-            stored.start_s = t[i].start_s;
+            if (predicted) stored.start_s = t[i].start_s;
             if (predicted && isnan(stored.prefill_token_s)) stored.prefill_token_s = t[i].prefill_token_s;
             t[i] = stored;
         }
