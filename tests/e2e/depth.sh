@@ -1,0 +1,24 @@
+#!/bin/bash
+# Proves: a workload at a depth fills the KV cache once for each process, also in the blocks of an experiment and in turns, and
+# says how many tokens that were; quality of such a workload is measured in windows of its length, or a note says why not.
+. "$(dirname "$0")/lib.sh" "$@"
+ROW='d["rows"][0]'
+
+for more in "" --no-warmup; do
+  expect 0 bench -w tg4@d200 -r 3 $more -o json &&
+    json "$ROW['repetitions'] == 3 and $ROW['filled_tokens'] == 200 and $ROW['fill_s'] > 0 and $ROW['decode_tok_s'] > 0"
+done
+expect 0 bench -n 4 -p 0 -d 96 --rows 1,2 -r 2 -o json && json "sum(r['filled_tokens'] or 0 for r in d['rows']) <= 96 + 2 * 96"
+expect 0 bench -w tg4 -r 1 -o json && json "$ROW['fill_s'] is None and $ROW['filled_tokens'] is None"
+
+# Arms do the same work, in cells and in turns.
+for turns in off on; do
+  "$QDYNO" ab default kv=q8_0 -w pp8+tg8@d100 --turns $turns --budget 3s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
+  [ $? -le 3 ] || fail "ab --turns $turns"
+  json "all(a['error'] is None for a in d['arms'])"
+done
+
+"$QDYNO" ab default kv=q4_0 -w tg4@d600 --quality --quality-chunks 2 --budget 3s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
+[ $? -le 3 ] || fail "ab --quality at a depth"
+says err "quality is measured in windows of 512 tokens and not at the workload's 604: the text has .* tokens, and the model was trained with 512"
+finish
