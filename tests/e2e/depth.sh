@@ -8,7 +8,7 @@ for more in "" --no-warmup; do
   expect 0 bench -w tg4@d200 -r 3 $more -o json &&
     json "$ROW['repetitions'] == 3 and $ROW['filled_tokens'] == 200 and $ROW['fill_s'] > 0 and $ROW['decode_tok_s'] > 0"
 done
-expect 0 bench -n 4 -p 0 -d 96 --rows 1,2 -r 2 -o json && json "sum(r['filled_tokens'] or 0 for r in d['rows']) <= 96 + 2 * 96"
+expect 0 bench -n 4 -d 96 --rows 1,2 -r 2 -o json && json "sum(r['filled_tokens'] or 0 for r in d['rows']) <= 96 + 2 * 96"
 expect 0 bench -w tg4 -r 1 -o json && json "$ROW['fill_s'] is None and $ROW['filled_tokens'] is None"
 
 # Arms do the same work, in cells and in turns.
