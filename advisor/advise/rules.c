@@ -459,7 +459,7 @@ static bool rule_quantized_already(struct rule_finding *f, const struct rule_cas
     SET(f->advice, "start from the f16 or bf16 original to try other formats");
     SET(f->reason,
         "this file is %s: quantizing it again would add to its loss, so only settings are varied here",
-        c->shape->dominant_format);
+        quantization_short(c->shape));
     SET(f->evidence, "the formats of the file's tensors");
     return true;
 }

@@ -117,6 +117,7 @@ static json_t *model_description(const struct experiment_state *s, const struct 
     json_put_str(o, "name", a->model_name);
     json_put_str(o, "arch", a->arch);
     json_put_str(o, "dominant_format", a->dominant_format);
+    json_put_str(o, "quantization", *a->quantization ? a->quantization : NULL);
     json_put_bool(o, "random_weights", s->random_weights);
     json_put_bool(o, "answers_unverified", s->answers_unverified);
     if (*a->engine) json_put(o, "engine", experiment_engine(a));

@@ -363,6 +363,7 @@ struct experiment_arm {
     enum err_code code; /* of that failure */
     /* from the worker's answer when it opened; "" and -1 before */
     char model_name[128], arch[32], sha256[HASH_HEX], dominant_format[16], isa[96], device[16];
+    char quantization[48]; /* "Q4_K_M"; "" of runs of earlier versions */
     char engine[1024]; /* of another engine: its build, command and program, as JSON; "" qdyno's own */
     int threads;
     bool merged_known;

@@ -97,6 +97,7 @@ static json_t *arm_document(const struct experiment_state *s, int index)
     experiment_put_text(o, "arch", a->arch);
     experiment_put_text(o, "sha256", a->sha256);
     experiment_put_text(o, "dominant_format", a->dominant_format);
+    experiment_put_text(o, "quantization", a->quantization);
     experiment_put_text(o, "isa", a->isa);
     experiment_put_text(o, "device", a->device);
     put_count(o, "threads", a->threads);

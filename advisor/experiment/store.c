@@ -72,6 +72,7 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
     snprintf(a->arch, sizeof(a->arch), "%s", json_get_str(d, "arch", ""));
     snprintf(a->sha256, sizeof(a->sha256), "%s", json_get_str(d, "sha256", ""));
     snprintf(a->dominant_format, sizeof(a->dominant_format), "%s", json_get_str(d, "dominant_format", ""));
+    snprintf(a->quantization, sizeof(a->quantization), "%s", json_get_str(d, "quantization", ""));
     snprintf(a->isa, sizeof(a->isa), "%s", json_get_str(d, "isa", ""));
     snprintf(a->device, sizeof(a->device), "%s", json_get_str(d, "device", ""));
     const char *recipe = json_get_str(d, "recipe", "");

@@ -114,6 +114,8 @@ static void outcome_set_arms(struct outcome *o, const struct experiment_state *s
         snprintf(o->arm[i].model, sizeof(o->arm[i].model), "%s", a->model_name);
         snprintf(o->arm[i].arch, sizeof(o->arm[i].arch), "%s", a->arch);
         snprintf(o->arm[i].quant, sizeof(o->arm[i].quant), "%s", a->dominant_format);
+        snprintf(o->arm[i].quantization, sizeof(o->arm[i].quantization), "%s",
+                 *a->quantization ? a->quantization : a->dominant_format);
         snprintf(o->arm[i].recipe, sizeof(o->arm[i].recipe), "%s", a->recipe);
         snprintf(o->arm[i].sha256_8, sizeof(o->arm[i].sha256_8), "%.8s", a->sha256);
     }
@@ -218,7 +220,7 @@ static const char *arm_letter(int i)
     return LETTERS[i];
 }
 
-enum { LABELS_MAX = 12 };
+enum { LABELS_MAX = 16 };
 struct label_list {
     struct label label[LABELS_MAX];
     int n;
@@ -340,6 +342,7 @@ static void models_export(const struct outcome *o, enum outcome_labels kind, con
         label_add(&l, "model", o->arm[i].model);
         label_add(&l, "arch", o->arm[i].arch);
         label_add(&l, "quant", o->arm[i].quant);
+        label_add(&l, "quantization", o->arm[i].quantization);
         label_add(&l, "recipe", o->arm[i].recipe);
         label_add(&l, "sha256_8", o->arm[i].sha256_8);
         family_value(to, FAMILY_MODEL_INFO, l.label, l.n, 1);

@@ -34,7 +34,7 @@ struct outcome {
     struct {
         /* as in struct experiment_arm */
         double value[METRIC_COUNT], joules_per_token, joules_per_token_half, co2_g_per_token;
-        char model[128], arch[32], quant[16], recipe[160], sha256_8[9];
+        char model[128], arch[32], quant[16], quantization[48], recipe[160], sha256_8[9];
     } arm[EXPERIMENT_ARMS];
 };
 enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, struct err *why);

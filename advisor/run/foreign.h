@@ -86,7 +86,7 @@ struct foreign_model {
     struct gguf *g; /* NULL: there is no file */
     struct tokenizer *tokenizer;
     struct prompt_source prompts;
-    char sha256[HASH_HEX], arch[32], name[128], format[16];
+    char sha256[HASH_HEX], arch[32], name[128], format[16], quantization[48];
     int64_t params;
     bool random_weights;
 };

@@ -17,6 +17,7 @@ static void shape_take(struct foreign_model *m, const struct model_shape *s)
     snprintf(m->arch, sizeof m->arch, "%s", s->arch);
     snprintf(m->name, sizeof m->name, "%s", s->name);
     snprintf(m->format, sizeof m->format, "%s", s->dominant_format);
+    snprintf(m->quantization, sizeof m->quantization, "%s", quantization_short(s));
     m->params = s->params;
     m->random_weights = s->random_weights;
 }
@@ -73,6 +74,7 @@ json_t *foreign_describe(const struct foreign_model *m, const struct config *c, 
     json_put_bool(o, "answers_unverified", false);
     json_put_bool(o, "reads_text", m->tokenizer || !m->g);
     json_put_str(o, "dominant_format", m->format);
+    json_put_str(o, "quantization", m->quantization);
     json_put_str(engine, "name", config_text(c, KNOB_ENGINE));
     json_put_str(engine, "build", build);
     json_put_str(engine, "command", command);

@@ -47,6 +47,24 @@ struct state_shape {
 
 enum { LAYERS_MAX = 1024 };
 
+/* The name that people know a file's quantization by (quantization.c): Q4_K_M, UD-Q4_K_XL, a recipe. */
+enum quantization_source {
+    QUANTIZATION_RECIPE,    /* qdyno.recipe, of a file that qdyno wrote */
+    QUANTIZATION_METADATA,  /* general.file_type */
+    QUANTIZATION_FILE_NAME, /* "...-Q4_K_M.gguf" */
+    QUANTIZATION_TENSORS    /* neither of them, or the tensors refute both: the format of most bytes */
+};
+struct quantization_name {
+    char name[48], base[24]; /* base: the format of most matrices in such a file */
+    enum quantization_source source;
+    bool mostly_other; /* most bytes are in another format than the base */
+    char note[160];    /* what contradicts the name; "": nothing */
+};
+/* dominant: the format of most bytes. */
+void quantization_name_read(struct quantization_name *out, const struct gguf *g, const char *path,
+                            const char *dominant);
+const char *quantization_source_name(enum quantization_source s);
+
 /* Sizes of a model, from its metadata and tensor headers. */
 struct model_shape {
     char arch[32];    /* "llama" */
@@ -67,6 +85,7 @@ struct model_shape {
     int64_t weight_bytes;     /* tensor bytes in the file */
     char dominant_format[16]; /* format of most weight bytes, e.g. "q4_0"; "unsupported": of tensors with an
                                  unknown format */
+    struct quantization_name quantization;
     /* Latent attention (MLA, DeepSeek-V2). In each head, queries and keys have nope_dims values without RoPE
      * and rope_dims values with RoPE. Keys and values of a token are computed from kv_lora numbers. kv_lora =
      * 0: ordinary attention. */
@@ -83,6 +102,10 @@ struct model_shape {
                     forward pass (arch_unknown). A model with any runs only with force=on, and its answers are
                     then called unverified */
 };
+const char *quantization_short(const struct model_shape *s); /* "Q4_K_M". Borrowed */
+const char *file_type_tag(int64_t file_type); /* of a value of general.file_type; NULL: it has no name */
+/* "Q4_K_M", or "Q4_K_M (most bytes q8_0)" where these differ. Returns buf. */
+const char *quantization_text(const struct model_shape *s, char *buf, size_t size);
 /* Works on files of gguf_open_any_type, too. Errors: ERR_FORMAT (unknown architecture: the message lists the
  * known ones; a key is missing or out of range). */
 enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why);

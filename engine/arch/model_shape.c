@@ -236,6 +236,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     out->tied_output = !((a->need | a->may) & SLOT_BIT(SLOT_OUTPUT)) || !gguf_tensor_find(g, "output.weight");
     out->random_weights = gguf_get_bool(g, "qdyno.synthetic", false);
     shape_read_tensor_sums(out, g);
+    quantization_name_read(&out->quantization, g, gguf_path(g), out->dominant_format);
     out->unknown = arch_unknown(NULL, a, out, g);
     return ERR_OK;
 }

@@ -98,6 +98,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put_bool(o, "answers_unverified", s->unknown > 0);
     json_put_bool(o, "reads_text", model_tokenizer(m) != NULL);
     json_put_str(o, "dominant_format", s->dominant_format);
+    json_put_str(o, "quantization", quantization_short(s));
     json_put(o, "plan", memory_plan_to_json(model_plan(m)));
     json_put(o, "memory", memory_json(m));
     json_put_num(o, "load_s", load_s);

@@ -46,6 +46,7 @@ static json_t *trial_to_json(const struct worker *w, const struct trial_info *in
     json_put_bool(o, "random_weights", false); /* no quality figure is computed for it */
     json_put_bool(o, "answers_unverified", false);
     json_put_str(o, "dominant_format", "f32");
+    json_put_str(o, "quantization", "f32");
     json_put(o, "plan", plan_json(info));
     json_put_num(o, "load_s", load_s);
     return o;

@@ -65,7 +65,7 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         .labels = "device vendor name uuid bus", .unit = "", .help = "1; the labels describe each GPU",
         .dcgm = "DCGM_FI_DEV_NAME, DCGM_FI_DEV_UUID" },
     [FAMILY_MODEL_INFO] = { .name = "qdyno_model_info", .section = FAMILIES_ABOUT, .type = FAMILY_GAUGE,
-        .labels = "arm model arch quant recipe sha256_8", .unit = "",
+        .labels = "arm model arch quant quantization recipe sha256_8", .unit = "",
         .help = "1; the labels describe the model of each arm", .vllm = "vllm:cache_config_info" },
 
     SENSOR(CPU_BUSY, "qdyno_cpu_busy_ratio"),

@@ -35,7 +35,10 @@ static const struct column COLUMNS[] = {
     { .name = "name", .title = "name" },
     { .name = "arch", .title = "architecture" },
     { .name = "params", .title = "parameters", .kind = COLUMN_INT },
-    { .name = "dominant_format", .title = "format" },
+    { .name = "quantization", .title = "quantization" },
+    { .name = "quantization_source", .title = "quantization named by" },
+    { .name = "quantization_note" },
+    { .name = "dominant_format", .title = "format of most bytes" },
     { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "layers", .title = "layers", .kind = COLUMN_INT },
     { .name = "embd", .title = "width", .kind = COLUMN_INT },
@@ -129,6 +132,9 @@ static void put_shape(json_t *row, const struct model_shape *s)
     json_put_str(row, "name", *s->name ? s->name : NULL);
     json_put_str(row, "arch", s->arch);
     json_put_int(row, "params", s->params);
+    json_put_str(row, "quantization", quantization_short(s));
+    json_put_str(row, "quantization_source", quantization_source_name(s->quantization.source));
+    json_put_str(row, "quantization_note", *s->quantization.note ? s->quantization.note : NULL);
     json_put_str(row, "dominant_format", s->dominant_format);
     json_put_num(row, "bits_per_weight", s->params ? 8.0 * (double)s->weight_bytes / (double)s->params : NAN);
     json_put_int(row, "layers", s->layers);
@@ -210,6 +216,7 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     }
     if ((rc = gguf_hash(g, hex, why))) return rc;
     json_put_str(row, "sha256", hex);
+    if (*shape.quantization.note) table_note(t, "quantization: %s", shape.quantization.note);
     cli_note_cautions(t, shape.random_weights, shape.unknown > 0);
     cli_note_unknown(t, &shape, g);
     cli_note_unsupported(t, g);

@@ -40,7 +40,7 @@ static void file_describe_gguf(struct file_entry *e, const char *path)
         snprintf(e->trouble, sizeof e->trouble, "%.*s", (int)sizeof e->trouble - 1, why.message);
     } else {
         snprintf(e->arch, sizeof e->arch, "%.*s", (int)sizeof e->arch - 1, shape.arch);
-        snprintf(e->format, sizeof e->format, "%s", shape.dominant_format);
+        snprintf(e->format, sizeof e->format, "%.*s", (int)sizeof e->format - 1, quantization_short(&shape));
         e->params = shape.params;
         config_default(&c);
         if (recipe_plan_memory(&plan, g, &c, 0, 1, &why))

@@ -34,6 +34,7 @@ static void report_model(struct linear_reported *t, const struct snapshot *s, st
 {
     const struct model_shape *m = &s->model;
     const bool read = m->arch[0] || s->model_error[0];
+    char quantization[96];
     if (strcmp(t->model, s->model_path) != 0) t->model_read = false;
     if (t->model_read || !read || !s->model_path[0]) return;
     t->model_read = true;
@@ -43,7 +44,7 @@ static void report_model(struct linear_reported *t, const struct snapshot *s, st
     else
         print_line(out, s->unix_ms, "model: %s: %s, %sM parameters, %s in %s", s->model_path, m->arch,
                    figure_number((double)m->params / 1e6).text, figure_bytes(m->weight_bytes).text,
-                   m->dominant_format);
+                   quantization_text(m, quantization, sizeof quantization));
     if (snapshot_caution(s)) print_line(out, s->unix_ms, "%s", snapshot_caution(s));
 }
 

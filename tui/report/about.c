@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "advisor/experiment/experiment.h"
 #include "engine/config/config.h"
@@ -67,6 +68,9 @@ static const char *arm_recipe(struct report *r, const struct experiment_arm *a)
 {
     if (!*a->recipe) return NULL;
     const char *recipe = content_plain(r, a->recipe), *most = content_plain(r, a->dominant_format);
+    const char *name = content_plain(r, a->quantization);
+    if (*name && strcasecmp(name, most))
+        return content_printf(r, "`%s`, %s, most bytes %s", recipe, name, *most ? most : "n/a");
     return *most ? content_printf(r, "`%s`, mostly %s", recipe, most) : content_printf(r, "`%s`", recipe);
 }
 

@@ -80,7 +80,7 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
     const char *slash = strrchr(s->model_path, '/');
     if (s->model_path[0])
         snprintf(model, sizeof model, "%.100s %s", slash ? slash + 1 : s->model_path,
-                 s->model.dominant_format);
+                 quantization_short(&s->model));
     if (s->model_path[0] && s->applied[0]) {
         const size_t n = strlen(model);
         snprintf(model + n, sizeof model - n, " → %.40s%s", s->applied,

@@ -73,10 +73,11 @@ static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)
                   s->model_error[0] ? s->model_error : "no model is loaded");
         return;
     }
+    char quantization[96];
     struct pen p = pen_at(g, in, 0, 0);
     pen_printf(&p, ROLE_TEXT, "%s  %sM params  %s in %s", m->arch,
                figure_number((double)m->params / 1e6).text, figure_bytes(m->weight_bytes).text,
-               m->dominant_format);
+               quantization_text(m, quantization, sizeof quantization));
     p = pen_at(g, in, 0, 1);
     pen_printf(&p, ROLE_DIM, "%d layers, %d heads (%d KV), width %lld", m->layers, m->heads, m->kv_heads,
                (long long)m->embd);
