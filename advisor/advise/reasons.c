@@ -98,20 +98,17 @@ static const struct answer_kld *advice_measured_kld(const struct adviser *a, con
     return a->o->answer_klds ? answer_klds_find(a->o->answer_klds, c) : NULL;
 }
 
-static const char *text_shown(const struct measured_text *t)
-{
-    return *t->name ? t->name : "an unknown text";
-}
-
 /* A loss on another text than the model's does not compare with the others: say how to get one that does. */
 static void reason_add_foreign(const struct adviser *a, const struct advice *v, const struct answer_kld *l,
                                struct str *s)
 {
     const struct quality_text *t = &a->o->answer_klds->text;
+    char measured[TEXT_LABEL], usual[TEXT_LABEL];
     const bool changed = !strcmp(l->text.name, t->name);
-    reason_append(
-        s, "changes answers: KL divergence measured on %.60s (run %lld); this model's text is %.60s%s",
-        text_shown(&l->text), (long long)l->run_id, t->name, changed ? ", which has changed since" : "");
+    reason_append(s,
+                  "changes answers: KL divergence measured on %.60s (run %lld); this model's text is %.60s%s",
+                  quality_text_label(measured, l->text.name, l->text.sha256), (long long)l->run_id,
+                  quality_text_label(usual, t->name, t->sha256), changed ? ", which has changed since" : "");
     str_append(s, " (measure it: qdyno eval -m ");
     word_append(s, a->path);
     str_append(s, " -C ");
@@ -123,6 +120,7 @@ static void reason_add_kld(const struct adviser *a, const struct advice *v, stru
 {
     if (!changes_answers(&v->config)) return;
     const struct answer_kld *l = advice_measured_kld(a, &v->config);
+    char text[TEXT_LABEL];
     if (!l)
         reason_append(
             s,
@@ -131,7 +129,7 @@ static void reason_add_kld(const struct adviser *a, const struct advice *v, stru
         reason_add_foreign(a, v, l, s);
     else
         reason_append(s, "changes answers: KL divergence %.2g nats on %.60s, measured by run %lld%s", l->kld,
-                      text_shown(&l->text), (long long)l->run_id,
+                      quality_text_label(text, l->text.name, l->text.sha256), (long long)l->run_id,
                       adviser_kld_penalty(a, l->kld) > 0 ? ", above the limit" : "");
 }
 
@@ -168,5 +166,6 @@ void advice_set_loss(const struct adviser *a, struct advice *v)
     v->kld = same ? 0 : l && !l->foreign ? l->kld : (double)NAN;
     v->foreign = l && l->foreign;
     v->foreign_kld = l && l->foreign ? l->kld : (double)NAN;
-    if (l) snprintf(v->text, sizeof v->text, "%.63s", text_shown(&l->text));
+    char text[TEXT_LABEL];
+    if (l) snprintf(v->text, sizeof v->text, "%.63s", quality_text_label(text, l->text.name, l->text.sha256));
 }

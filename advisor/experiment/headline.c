@@ -313,7 +313,9 @@ static void put_quality(struct str *s, const struct experiment_state *x, int arm
         str_append(s, x->spec.workload.train ? "" : "; quality not measured");
         return;
     }
-    str_printf(s, "; quality loss %.2g nats on %s", q->kld.estimate, q->text);
+    char text[TEXT_LABEL];
+    str_printf(s, "; quality loss %.2g nats on %s", q->kld.estimate,
+               quality_text_label(text, q->text, q->text_sha256));
     if (!isfinite(q->kld.upper)) return;
     str_printf(s, " (at most %.2g, %s the limit of %.3g)", q->kld.upper,
                q->kld.upper <= limit  ? "within"

@@ -143,6 +143,17 @@ bool conditions_load(char *text, size_t size, const struct run_conditions *befor
     return true;
 }
 
+void conditions_text(struct str *out, const struct run_conditions *c)
+{
+    char value[32];
+    for (int i = 0, n = 0; i < CONDITION_COUNT; i++) {
+        const struct condition *x = &CONDITIONS[i];
+        /* a zero of what is rarely anything else says nothing, but that of the load does */
+        if (isnan(c->value[i]) || (c->value[i] == 0 && i != CONDITION_OTHERS)) continue;
+        str_printf(out, "%s%s %s", n++ ? ", " : "", x->text, value_text(x, c->value[i], value, sizeof value));
+    }
+}
+
 bool conditions_load_known(const struct run_conditions *c)
 {
     return !isnan(c->value[CONDITION_OTHERS]);

@@ -169,6 +169,8 @@ json_t *conditions_diff(const struct run_conditions *before, const struct run_co
  */
 bool conditions_load(char *text, size_t size, const struct run_conditions *before,
                      const struct run_conditions *after);
+/* Appends the known conditions of one run: "CPU time used by other programs 76 %, CPU clock 2.10 GHz". */
+void conditions_text(struct str *out, const struct run_conditions *c);
 bool conditions_load_known(const struct run_conditions *c); /* of other programs */
 
 /* All that is recorded about two runs and differs: conditions, specification, capsule, in this order. `line`

@@ -81,6 +81,17 @@ enum err_code quality_text_choose(struct db *d, const char *model_sha256, const 
  * it and stored only the name. */
 bool quality_text_is(const struct quality_text *t, const char *name, const char *sha256);
 
+/* How a text is called wherever a loss on it is shown: "the bundled stories" for the one that comes with qdyno
+ * (by its content), otherwise its file name, and of a text known by a part of its SHA-256 only "the text with
+ * SHA-256 ...". Returns buf. */
+enum { TEXT_LABEL = 160 };
+const char *quality_text_label(char buf[TEXT_LABEL], const char *name, const char *sha256);
+bool quality_text_is_bundled(const char *sha256); /* simple stories, unlike what most models are used for */
+/* A basis of the table `sensitivity`, "text c8961c2eb61c, 8 windows of 256, ...", with the text's label. */
+const char *quality_basis_label(char *buf, size_t size, const char *basis);
+/* Whether this is the file of the model that comes with qdyno, which was trained on stories like those. */
+bool model_is_bundled(const char *path);
+
 /* The text that a stored cell's loss was measured on; `worker` is its worker_json, parsed (may be NULL). */
 struct measured_text {
     char name[128], sha256[HASH_HEX]; /* "": unknown */

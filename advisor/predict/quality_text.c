@@ -145,3 +145,59 @@ void measured_text_of(struct measured_text *out, const struct model_cell *c, con
     snprintf(out->name, sizeof out->name, "%.127s", slash ? slash + 1 : name);
     snprintf(out->sha256, sizeof out->sha256, "%s", json_get_str(worker, "text_sha256", ""));
 }
+
+/* ---------------------------------------------------------------- in words */
+
+/* The texts below share/text, by content: a file of the same name may be another one, and the text of another
+ * version is another text. tests/advisor/test_quality_text.c compares them with the installed files. */
+static const struct {
+    const char *sha256, *label;
+    bool quality; /* the default text of qualities, not of calibrations */
+} BUNDLED[] = {
+    { "64584828ba828004bcb5536336ad40fb131dfadd7576b7df1cff5fb476ae16c7", "the bundled stories", true },
+    { "c8961c2eb61cf1500b207aaec5ab51ecbecdd5401ee8ed24d0ef9b392fd65849", "the bundled calibration stories",
+      false },
+};
+enum { PREFIX = 12 }; /* digits of SHA-256 that a basis has */
+
+const char *quality_text_label(char buf[TEXT_LABEL], const char *name, const char *sha256)
+{
+    for (size_t i = 0; i < COUNT_OF(BUNDLED); i++)
+        if (strlen(sha256) >= PREFIX && !strncmp(BUNDLED[i].sha256, sha256, strlen(sha256))) {
+            snprintf(buf, TEXT_LABEL, "%s", BUNDLED[i].label);
+            return buf;
+        }
+    const char *slash = strrchr(name, '/');
+    if (*name)
+        snprintf(buf, TEXT_LABEL, "%.127s", slash ? slash + 1 : name);
+    else if (*sha256)
+        snprintf(buf, TEXT_LABEL, "the text with SHA-256 %.12s", sha256);
+    else
+        snprintf(buf, TEXT_LABEL, "an unknown text");
+    return buf;
+}
+
+bool quality_text_is_bundled(const char *sha256)
+{
+    for (size_t i = 0; i < COUNT_OF(BUNDLED); i++)
+        if (BUNDLED[i].quality && !strcmp(BUNDLED[i].sha256, sha256)) return true;
+    return false;
+}
+
+const char *quality_basis_label(char *buf, size_t size, const char *basis)
+{
+    static const char TEXT[] = "text ";
+    char sha256[PREFIX + 1], label[TEXT_LABEL];
+    if (!str_starts(basis, TEXT) || strcspn(basis + strlen(TEXT), ",") != PREFIX) {
+        snprintf(buf, size, "%s", basis);
+        return buf;
+    }
+    snprintf(sha256, sizeof sha256, "%.*s", PREFIX, basis + strlen(TEXT));
+    snprintf(buf, size, "%s%s", quality_text_label(label, "", sha256), basis + strlen(TEXT) + PREFIX);
+    return buf;
+}
+
+bool model_is_bundled(const char *path)
+{
+    return str_ends(path, "/models/bundled.gguf");
+}

@@ -205,6 +205,25 @@ struct knob {
 };
 extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */
 
+/* A name that a setting has in another program (knob_names.c). */
+struct knob_name {
+    const char *name;    /* in lower case with '_': "n_gpu_layers" */
+    const char *program; /* "llama.cpp" */
+    enum knob_id knob;   /* the key that does the same, or the nearest one */
+    const char *instead; /* NULL: the key does the same; otherwise that qdyno lacks it, and what is nearest */
+};
+extern const struct knob_name KNOB_NAMES[];
+extern const size_t KNOB_NAME_COUNT;
+/* "--n-gpu-layers", "gpu layers" and "--no-mmap" are found, too. NULL: no such name. */
+const struct knob_name *knob_name_find(const char *word);
+/* The other names of a key, separated by spaces. Returns buf. */
+const char *knob_names_text(enum knob_id id, char *buf, size_t size);
+/* The settings that qdyno lacks, in the order of the table; NULL behind the last one. */
+const struct knob_name *knob_absent(size_t index);
+size_t knob_absent_count(void);
+/* Does text contain `wanted`, where space, '-' and '_' are the same letter and case does not matter? */
+bool knob_text_contains(const char *text, const char *wanted);
+
 /* Write the names of a knob's choices to names[cap] ("file" and all formats with an encoder; "auto" and
  * ISA_LEVELS; ...). Returns their number, which can exceed cap; 0: the knob is not a VALUE_CHOICE. */
 size_t knob_choices(enum knob_id id, const char **names, size_t cap);

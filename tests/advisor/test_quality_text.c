@@ -240,9 +240,36 @@ static void advice_does_not_rank_other_texts(void **state)
     answer_klds_free(&l);
 }
 
+/* e2e/commands.sh proves that the bundled files have these contents. */
+static void texts_are_called_by_names_that_people_know(void **state)
+{
+    (void)state;
+    static const char STORIES[] = "64584828ba828004bcb5536336ad40fb131dfadd7576b7df1cff5fb476ae16c7";
+    char text[TEXT_LABEL], basis[200];
+    assert_string_equal(quality_text_label(text, "held-out.txt", STORIES), "the bundled stories");
+    assert_string_equal(quality_text_label(text, "/share/text/held-out.txt", STORIES), "the bundled stories");
+    assert_string_equal(quality_text_label(text, "copy.txt", STORIES), "the bundled stories");
+    assert_string_equal(quality_text_label(text, "/mine/held-out.txt", "feed"), "held-out.txt");
+    assert_string_equal(quality_text_label(text, "held-out.txt", ""), "held-out.txt"); /* may be another text */
+    assert_string_equal(quality_text_label(text, "", "feedfeedfeedfeed"), "the text with SHA-256 feedfeedfeed");
+    assert_string_equal(quality_text_label(text, "", ""), "an unknown text");
+    CHECK(quality_text_is_bundled(STORIES));
+    CHECK(!quality_text_is_bundled(""));
+    CHECK(!quality_text_is_bundled("6458"));
+    assert_string_equal(
+        quality_basis_label(basis, sizeof basis, "text c8961c2eb61c, 8 windows of 256, precision auto"),
+        "the bundled calibration stories, 8 windows of 256, precision auto");
+    assert_string_equal(quality_basis_label(basis, sizeof basis, "text feedfeedfeed, 8 windows of 256"),
+                        "the text with SHA-256 feedfeedfeed, 8 windows of 256");
+    assert_string_equal(quality_basis_label(basis, sizeof basis, "something else"), "something else");
+    CHECK(model_is_bundled("/usr/share/qdyno/models/bundled.gguf"));
+    CHECK(!model_is_bundled("/m/gemma.gguf"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_called_by_names_that_people_know),
         cmocka_unit_test_setup_teardown(bundled_until_chosen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(missing_or_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(losses_on_the_models_text, set_up, tear_down),

@@ -12,7 +12,7 @@ cp "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/elsewhere/model.gguf"
 (cd "$T/elsewhere" && exec "$QDYNO" "${search[@]}" -m model.gguf) >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
-looks() { "$QDYNO" show 1 -o json 2>/dev/null | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' 2>/dev/null; }
+looks() { "$QDYNO" show 1 --cells -o json 2>/dev/null | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' 2>/dev/null; }
 for _ in $(seq $((WAIT_S * 10))); do
   seen=$(looks)
   [ "${seen:-0}" -ge 3 ] && break
@@ -22,6 +22,9 @@ done
 kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 before=$(looks)
+# a search that was killed: what each configuration measured, not the cells
+expect 0 show 1 && says out 'configurations? w(as|ere) measured, the fastest first' && says out 'qdyno show 1 --cells' &&
+  says out 'tokens/s' && says out '^conditions: ' && ! grep -q '| cell ' "$T/out" || fail "show of a killed search"
 [ "${before:-0}" -ge 3 ] || fail "no look was kept"
 expect 4 tune --space "recipe=file|q8_0,threads=1" -w tg16 -t 1 --resume 1 && says err 'other options'
 expect 4 tune --resume 99 -w tg16
@@ -31,6 +34,11 @@ json 'd["summary"]["exit_status"] == '$?' == (0 if d["winner"] != d["current"] e
   json 'all(t["tok_s"] > 0 for t in d["tried"]) and any(t["kld"] is not None and t["kld"] > 0 for t in d["tried"])' &&
   json 'd["winner"] in (d["current"], d["candidate"])'
 after=$(looks)
+# a finished one: its result page again, and the cells only when asked for
+expect 0 show 1 -o json && json 'd["schema"] == "qdyno.tune/1" and d["winner"] and len(d["tried"]) > 1 and d["run"]["kind"] == "tune"'
+expect 0 show 1 && says out '^winner ' && says out 'KLD' && says out '^conditions: ' && ! grep -q '| cell ' "$T/out" ||
+  fail "show of a search does not print its result"
+expect 0 show 1 --cells && says out '\| cell '
 [ "${after:-0}" -ge "$before" ] || fail "looks were lost: $before before, $after after"
 expect 4 "${search[@]}" --resume 1 && says err 'is finished'
 expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
@@ -100,7 +108,8 @@ PY
   --out "$T/mix.conf" --gguf "$T/mix.gguf" -o json >"$T/out" 2>"$T/err"
 status=$?
 json 'd["measured"] == 86 and d["estimated"] == 0 and d["kld"] > 0 and d["uniform_kld"] > 0' &&
-  json 'd["recipe"].startswith(("q3_K", "q5_K")) and "tensors=" in d["recipe"]'
+  json 'd["recipe"].startswith(("q3_K", "q5_K")) and "tensors=" in d["recipe"]' &&
+  json 'd["basis_label"].startswith("the bundled calibration stories, 2 windows of 64")'
 if [ $status = 0 ]; then
   json 'd["beats"] is True and d["kld"] < d["uniform_kld"] and d["kld_difference_upper"] < 0'
   expect 0 info -m "$T/mix.gguf" -o json

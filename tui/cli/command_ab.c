@@ -105,7 +105,8 @@ static const struct column COLUMNS[] = {
     AB_CLAIM_COLUMNS,
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
-    { .name = "quality_text", .title = "on text" },
+    { .name = "quality_text" },
+    { .name = "quality_text_label", .title = "on text" },
     { .name = "as_systems", .kind = COLUMN_BOOL },
 };
 

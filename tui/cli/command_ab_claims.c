@@ -144,7 +144,9 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm)
         json_put_num(row, "kld_upper", q->kld.upper);
         json_put_num(row, "top1_ratio", q->top1.estimate);
         json_put_num(row, "ppl_ratio", q->ppl_ratio.estimate);
+        char label[TEXT_LABEL];
         json_put_str(row, "quality_text", q->text);
+        json_put_str(row, "quality_text_label", quality_text_label(label, q->text, q->text_sha256));
     }
     if (state_gate(&g, s)) {
         struct gate_result r;
@@ -160,14 +162,16 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
     const struct quality *q = &s->comparison[arm].quality;
     const struct divergence *d = &q->figures;
     const struct greedy_divergence *g = &d->greedy;
+    char text[TEXT_LABEL];
     if (!q->known) return;
+    cli_note_text(t, s->spec.model, q->text_sha256);
     table_note(
         t,
         "%c quality (%s, %lld windows of %d): KLD %.3g [%.3g, %.3g], p99 %.3g, max %.3g; same top-1 %.2f %%; "
         "perplexity %.4f against %.4f, ratio %.5f [%.5f, %.5f]",
-        'A' + arm, q->text, (long long)d->candidate.chunks, q->ctx, q->kld.estimate, q->kld.lower,
-        q->kld.upper, d->kld_p99, d->kld_max, 100 * q->top1.estimate, q->ppl.estimate, d->reference.ppl,
-        q->ppl_ratio.estimate, q->ppl_ratio.lower, q->ppl_ratio.upper);
+        'A' + arm, quality_text_label(text, q->text, q->text_sha256), (long long)d->candidate.chunks, q->ctx,
+        q->kld.estimate, q->kld.lower, q->kld.upper, d->kld_p99, d->kld_max, 100 * q->top1.estimate,
+        q->ppl.estimate, d->reference.ppl, q->ppl_ratio.estimate, q->ppl_ratio.lower, q->ppl_ratio.upper);
     table_note(
         t,
         "  most likely token right only in A: %lld, only in %c: %lld, McNemar p %.3g; greedy texts of %d tokens "

@@ -107,7 +107,10 @@ static json_t *eval_new_row(struct eval *e, const char *path)
     json_t *row = table_row(&e->table);
     json_put_str(row, "model", cli_base_name(path));
     json_put_str(row, "config", e->line);
+    char label[TEXT_LABEL];
     json_put_str(row, "file", e->file);
+    json_put_str(row, "text_label", quality_text_label(label, e->file, e->text_sha256));
+    cli_note_text(&e->table, path, e->text_sha256);
     json_put_str(row, "text_sha256", e->text_sha256);
     json_put_int(row, "ctx", e->ctx);
     return row;

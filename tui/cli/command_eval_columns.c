@@ -11,7 +11,8 @@
 static const struct column EVAL_COLUMNS[] = {
     { .name = "model", .title = "model" },
     { .name = "config", .title = "config" },
-    { .name = "file", .title = "text" },
+    { .name = "file" },
+    { .name = "text_label", .title = "text" },
     { .name = "ctx", .title = "window", .kind = COLUMN_INT },
     { .name = "chunks", .title = "windows", .kind = COLUMN_INT },
     { .name = "scored_tokens", .title = "tokens", .kind = COLUMN_INT },

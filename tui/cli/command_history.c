@@ -10,6 +10,7 @@
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_show_causes.h"
+#include "tui/cli/command_show_result.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -218,6 +219,7 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
 const struct cli_flag FLAGS_SHOW[] = {
     { .name = "--capsule",
       .help = "print the reproducibility record: machine, kernel, program, models, configs" },
+    { .name = "--cells", .help = "print the raw cells of the run instead of its result" },
     { .name = "--causes", .help = "print where the run's main metric changed its level, and which metric moved first" },
     { .name = NULL },
 };
@@ -272,6 +274,20 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
     json_put_str(row, "error", *c->error ? c->error : NULL);
 }
 
+/* The lines of a stored text; those that name the run are left out, because `show` prints them itself. */
+static void lines_add(struct table *t, const json_t *text, bool above)
+{
+    char *copy = json_is_string(text) ? strdup(json_string_value(text)) : NULL, *save = NULL;
+    for (char *line = copy ? strtok_r(copy, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+        if (strstr(line, "to print it again: ")) continue;
+        if (above)
+            table_headline(t, "%s", line);
+        else
+            table_note(t, "%s", line);
+    }
+    free(copy);
+}
+
 /* The table that a finished run stored as its outcome. ERR_USAGE when it never finished. */
 static enum err_code recorded_table(struct table *t, const struct run_row *run, struct err *why)
 {
@@ -284,6 +300,8 @@ static enum err_code recorded_table(struct table *t, const struct run_row *run, 
     json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
     if (json_is_array(rows)) json_array_extend(t->rows, rows);
     if (json_is_object(extra)) json_object_update(t->extra, extra);
+    lines_add(t, json_object_get(outcome, "headline"), true);
+    lines_add(t, json_object_get(outcome, "notes"), false);
     json_decref(outcome);
     return ERR_OK;
 }
@@ -301,7 +319,21 @@ static enum err_code show_cells(struct table *t, struct db *d, const struct run_
     return rc;
 }
 
-static enum err_code show_table(struct table *t, struct db *d, const struct run_row *run, struct err *why)
+/* Whether the run stored its table: searches of earlier versions and stopped ones stored less. */
+static bool has_table(const struct run_row *run)
+{
+    json_t *outcome = NULL;
+    const bool has = run->outcome_json &&
+                     !json_parse(&outcome, run->outcome_json, strlen(run->outcome_json), NULL) &&
+                     json_is_array(json_object_get(outcome, "rows"));
+    json_decref(outcome);
+    return has;
+}
+
+/* The result of a run: its stored table; otherwise, for people, what each config measured, and for programs
+ * the cells. */
+static enum err_code show_table(const struct cli_global *g, struct table *t, struct db *d,
+                                const struct run_row *run, struct err *why)
 {
     static const struct {
         const char *kind;
@@ -309,13 +341,16 @@ static enum err_code show_table(struct table *t, struct db *d, const struct run_
     } TABLES[] = { { "bench", &DOCUMENT_BENCH },
                    { "eval", &DOCUMENT_EVAL },
                    { "profile", &DOCUMENT_PROFILE },
+                   { "tune", &DOCUMENT_TUNE },
                    { "task", &DOCUMENT_EVAL_TASK } };
-    for (size_t i = 0; run->outcome_json && i < COUNT_OF(TABLES); i++) {
+    for (size_t i = 0; has_table(run) && i < COUNT_OF(TABLES); i++) {
         if (strcmp(run->kind, TABLES[i].kind)) continue;
         table_init(t, TABLES[i].document);
         return recorded_table(t, run, why);
     }
-    return show_cells(t, d, run, why);
+    if (g->output != OUTPUT_MD) return show_cells(t, d, run, why);
+    table_init(t, &DOCUMENT_CELLS);
+    return show_candidates(t, d, run, why);
 }
 
 static enum err_code show_ab(const struct cli_global *g, struct table *t, struct db *d, int64_t id,
@@ -421,7 +456,7 @@ static enum err_code show_run(const struct cli_global *g, struct table *t, struc
         *printed = true;
         return show_sql(d, run->id, why);
     }
-    return strcmp(run->kind, "ab") ? show_table(t, d, run, why) : show_ab(g, t, d, run->id, printed, why);
+    return strcmp(run->kind, "ab") ? show_table(g, t, d, run, why) : show_ab(g, t, d, run->id, printed, why);
 }
 
 int command_show(const struct cli_global *g, const struct cli_args *a)
@@ -439,12 +474,15 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         rc = show_capsule(&t, d, id, &why);
     else if (!rc && args_has(a, "--causes"))
         rc = show_causes(&t, d, id, &why);
+    else if (!rc && args_has(a, "--cells"))
+        rc = show_cells(&t, d, &run, &why);
     else if (!rc)
         rc = show_run(g, &t, d, &run, &printed, &why);
     int status = EXIT_DONE;
     if (rc) {
         status = cli_fail(a, &why);
     } else if (!printed) {
+        show_conditions(&t, d, id);
         note_head(&t, d, &run);
         note_link(&t, d, id);
         json_t *about = json_object();

@@ -338,8 +338,12 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
         json_put_int(ref, "scored_tokens", d.reference.scored);
         json_put_num(ref, "perplexity", d.reference.ppl);
         json_put(m->table.extra, "reference", ref);
+        char label[TEXT_LABEL], sha256[HASH_HEX];
+        hash_bytes(m->text, m->text_bytes, sha256);
         table_note(&m->table, "%s unquantized: perplexity %.4f on %lld tokens of %s", cli_base_name(m->path),
-                   d.reference.ppl, (long long)d.reference.scored, cli_base_name(m->text_path));
+                   d.reference.ppl, (long long)d.reference.scored,
+                   quality_text_label(label, m->text_path, sha256));
+        cli_note_text(&m->table, m->path, sha256);
     }
     return ERR_OK;
 }

@@ -74,6 +74,7 @@ static const struct column COLUMNS[] = {
     { .name = "measured", .title = "losses of single tensors measured", .kind = COLUMN_INT },
     { .name = "estimated", .title = "  estimated", .kind = COLUMN_INT },
     { .name = "basis" },
+    { .name = "basis_label", .title = "losses measured on" },
     { .name = "model_sha256" },
     { .name = "written", .title = "written to" },
     { .name = "gguf", .title = "model written to" },
@@ -280,7 +281,9 @@ static int searching_print(const struct searching *x)
     json_put_int(row, "tensors", f->tensors);
     json_put_int(row, "measured", f->measured);
     json_put_int(row, "estimated", f->estimated);
+    char basis[2 * TEXT_LABEL];
     json_put_str(row, "basis", f->basis);
+    json_put_str(row, "basis_label", quality_basis_label(basis, sizeof basis, f->basis));
     json_put_str(row, "model_sha256", f->model_sha256);
     json_put_str(row, "written", x->written);
     json_put_str(row, "gguf", x->gguf);

@@ -16,6 +16,7 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -109,7 +110,8 @@ static const struct column COLUMNS[] = {
     { .name = "reason" },
     { .name = "current_perplexity", .kind = COLUMN_NUM },
     { .name = "candidate_perplexity", .kind = COLUMN_NUM },
-    { .name = "text", .title = "text of KL divergences" },
+    { .name = "text" },
+    { .name = "text_label", .title = "text of KL divergences" },
     { .name = "text_sha256" },
     { .name = "loaded", .kind = COLUMN_BOOL },
     { .name = "others_busy_ratio", .kind = COLUMN_NUM },
@@ -337,7 +339,9 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_num(row, "current_kld", r->current.kld);
     if (r->accuracy_limit > 0) json_put_num(row, "accuracy_limit", -r->accuracy_limit);
     if (r->asked) json_put_int(row, "asked", r->asked);
+    char label[TEXT_LABEL];
     json_put_str(row, "text", *r->text ? r->text : NULL);
+    json_put_str(row, "text_label", *r->text ? quality_text_label(label, r->text, r->text_sha256) : NULL);
     json_put_str(row, "text_sha256", *r->text_sha256 ? r->text_sha256 : NULL);
     put_candidate(row, r);
     json_put_num(row, "effect_ratio", exp(r->effect.estimate));
@@ -426,6 +430,7 @@ static int tuner_print(struct tuner *t)
     json_put_bool(row, "random_weights", r->random_weights);
     json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
+    if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
@@ -453,6 +458,10 @@ static int tuner_print(struct tuner *t)
     table_summarize(&out, &summary);
     json_put(out.extra, "labels", cli_labels_of_run(t->g, r->run_id));
     json_put_str(out.summary, "applied", t->written ? t->kept.path : NULL);
+    struct err unstored = { 0 };
+    if (cli_run_store_table(t->g, r->run_id, "tune", &out, &unstored))
+        cli_note(t->g, "`qdyno show %lld` cannot print this page again: %s", (long long)r->run_id,
+                 unstored.message);
     status = cli_print(t->g, t->a, &out, status);
     table_done(&out);
     return status;

@@ -217,7 +217,10 @@ struct effect action_open(struct ui *ui, const struct snapshot *s)
 {
     struct text_page page;
     if (ui->view == VIEW_TUNE && !tune_row_opened(ui, s)) return action_apply(ui, s);
-    if (ui->view == VIEW_SETTINGS) return action_change_setting(ui, s, &KNOBS[MAX(list_selected(ui, s), 0)]);
+    if (ui->view == VIEW_SETTINGS) {
+        const int row = MAX(list_selected(ui, s), 0);
+        return action_change_setting(ui, s, &KNOBS[row < KNOB_COUNT ? row : (int)knob_row_absent(row)->knob]);
+    }
     if (list_details(&page, ui, s)) {
         ui->explains = true;
         ui->explains_row = 0;

@@ -12,6 +12,7 @@
 struct run_line run_line_of(const struct run_row *r)
 {
     struct run_line l = { .id = r->id, .started_ms = r->started_ms, .effect_ratio = r->effect_ratio };
+    snprintf(l.metric, sizeof l.metric, "%.*s", (int)sizeof l.metric - 1, r->metric);
     snprintf(l.kind, sizeof l.kind, "%s", r->kind);
     snprintf(l.state, sizeof l.state, "%s", r->state);
     snprintf(l.verdict, sizeof l.verdict, "%s", r->verdict);

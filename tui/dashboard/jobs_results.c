@@ -106,7 +106,8 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
                                 : c->first_config; /* quality of an A/B is measured against arm A */
     snprintf(l.config, sizeof l.config, "%.159s", c->config);
     snprintf(l.reference, sizeof l.reference, "%.95s", reference);
-    snprintf(l.text, sizeof l.text, "%.63s", known.text);
+    char label[TEXT_LABEL];
+    snprintf(l.text, sizeof l.text, "%.63s", quality_text_label(label, known.text, known.text_sha256));
     snprintf(l.text_sha256, sizeof l.text_sha256, "%s", known.text_sha256);
     json_decref(o);
     bool fresh = known.known && isfinite(l.kld.estimate);
@@ -243,7 +244,7 @@ static enum err_code sensitivity_read(struct result_reader *r, const char *sha25
     const enum err_code rc = db_sensitivity_list(r->d, sha256, NULL, &rows, &n, why);
     for (int i = 0; i < n; i++) sensitivity_put(&r->sensitivity, &rows[i]);
     sensitivity_estimate(&r->sensitivity);
-    if (n) snprintf(r->sensitivity.basis, sizeof r->sensitivity.basis, "%s", rows[0].basis);
+    if (n) quality_basis_label(r->sensitivity.basis, sizeof r->sensitivity.basis, rows[0].basis);
     free(rows);
     return rc;
 }
@@ -283,7 +284,10 @@ void background_read_results(struct background *b, struct db *d)
     if (!realpath(path, r->real)) r->real[0] = '\0';
     const bool bad = results_read(b, r, bytes, &why) != ERR_OK;
     load_results_finish(r);
-    snprintf(r->quality.text, sizeof r->quality.text, "%.63s", r->text.name);
+    char label[TEXT_LABEL];
+    snprintf(r->quality.text, sizeof r->quality.text, "%.63s",
+             quality_text_label(label, r->text.name, r->text.sha256));
+    r->quality.bundled = quality_text_is_bundled(r->text.sha256);
     snprintf(r->quality.trouble, sizeof r->quality.trouble, "%s", r->text.trouble.message);
     qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], quality_by_loss);
     if (!r->sensitivity.maps)

@@ -74,11 +74,27 @@ struct palette_search {
     int n, max;
 };
 
+/* What a setting is called elsewhere counts like its name: "ngl", "flash attention". */
+static int score_of_other_names(const char *text, const struct knob *k)
+{
+    char all[512], names[512];
+    int best = -1;
+    snprintf(all, sizeof all, "%s", knob_names_text((enum knob_id)(k - KNOBS), names, sizeof names));
+    char *save = NULL;
+    for (char *name = strtok_r(all, " ", &save); name; name = strtok_r(NULL, " ", &save))
+        if (knob_text_contains(name, text)) {
+            const bool whole = strlen(name) == strlen(text);
+            best = MAX(best, LETTER * (int)strlen(text) + WORD_START + NEIGHBOUR + (whole ? WHOLE : 0));
+        }
+    return best;
+}
+
 /* Insert an entry that matches, sorted by score, after entries with the same score. */
 static void palette_insert(struct palette_search *f, struct palette_entry e, const char *text)
 {
     e.score = palette_score(text, e.name);
     if (*text && help_contains(text, e.help)) e.score = MAX(e.score, (int)HELP_ONLY);
+    if (*text && e.knob) e.score = MAX(e.score, score_of_other_names(text, e.knob));
     if (e.score < 0) return;
     int at = MIN(f->n, f->max);
     while (at > 0 && f->out[at - 1].score < e.score) at--;
@@ -106,6 +122,16 @@ int palette_find(const char *text, const struct palette_command *commands, int c
             (struct palette_entry){
                 .kind = PALETTE_SETTING, .name = KNOBS[i].key, .help = KNOBS[i].help, .knob = &KNOBS[i] },
             text);
+    for (size_t i = 0; *text && i < knob_absent_count();
+         i++) { /* settings that qdyno lacks lead to the nearest */
+        const struct knob_name *n = knob_absent(i);
+        if (knob_text_contains(n->name, text))
+            palette_insert(
+                &f,
+                (struct palette_entry){
+                    .kind = PALETTE_SETTING, .name = n->name, .help = n->instead, .knob = &KNOBS[n->knob] },
+                text);
+    }
     for (int i = 0; i < command_count; i++)
         palette_insert(&f,
                        (struct palette_entry){ .kind = PALETTE_COMMAND,

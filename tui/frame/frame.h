@@ -171,6 +171,7 @@ struct run_line { /* one row of the history */
     int64_t id, started_ms;
     char kind[16], state[16], verdict[16];
     char label[128], model[128], workload[96];
+    char metric[32];
     double effect_ratio; /* B/A, NAN unknown */
 };
 
@@ -389,6 +390,11 @@ struct mark run_mark(const struct run_line *r);
 /* Values of a key of config lines: the one an arm resolved (before that the requested one), the one that is
  * applied to the model, otherwise the default. knob_range(): "0 to 1024 threads", or the choices. */
 const char *knob_arm(const struct snapshot *s, int arm, enum knob_id id);
+/* What the setting does to the decode rate of the model on screen, from its newest A/B that changed only this
+ * one and reached a verdict ("threads=2: +12 %, run 7"), else as predicted by the advice, else "n/a". */
+const char *knob_effect(const struct snapshot *s, enum knob_id id, char *buf, size_t size);
+/* The setting of a row of the list of settings that qdyno lacks; NULL: the row is a key. */
+const struct knob_name *knob_row_absent(int row);
 const char *knob_applied(const struct snapshot *s, enum knob_id id, char *buf, size_t size);
 const char *knob_range(enum knob_id id, char *buf, size_t size);
 /* What is applied to the model, with these settings changed: "q8_0,threads=2" and "threads=4" are

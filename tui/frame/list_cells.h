@@ -37,6 +37,9 @@ STYLE_OF(candidate_loss_style);
 
 int knob_count(const struct snapshot *s);
 TEXT_OF(knob_key);
+STYLE_OF(knob_key_style);
+TEXT_OF(knob_other_names);
+TEXT_OF(knob_effect_text);
 TEXT_OF(knob_default);
 TEXT_OF(knob_in_use);
 TEXT_OF(knob_arm_a);

@@ -534,7 +534,7 @@ const struct list LISTS[VIEW_COUNT] = {
           .value = load_prefill },
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
     [VIEW_SETTINGS] = { .items = "settings", .count = knob_count, .column = {
-        { .title = "key", .width = 17, .text = knob_key, .style = bold },
+        { .title = "key", .width = 17, .text = knob_key, .style = knob_key_style },
         { .title = "default", .width = VALUES, .text = knob_default, .hidden = knob_some_arms },
         { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = knob_nothing_applied,
           .style = bold },
@@ -544,6 +544,8 @@ const struct list LISTS[VIEW_COUNT] = {
           .style = knob_difference_style },
         { .title = "affects", .width = 15, .gap = 1, .from = 110, .text = knob_work },
         { .title = "flag", .width = 5, .gap = 1, .from = 110, .text = knob_flag },
+        { .title = "effect on this model", .width = 30, .gap = 1, .from = 90, .text = knob_effect_text },
+        { .title = "called elsewhere", .width = 40, .gap = 1, .from = 190, .text = knob_other_names },
         { .title = "range", .gap = 1, .text = knob_range_text } } },
     [VIEW_LOG] = { .items = "messages", .count = log_count, .key = log_key, .newest_last = true, .column = {
         { .title = "time", .width = 8, .text = log_time, .value = log_ms, .style = dim },

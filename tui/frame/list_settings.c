@@ -1,44 +1,68 @@
-/* tui/frame/list_settings.c - the cells of the list of settings: every key of a config line. */
+/* tui/frame/list_settings.c - the cells of the list of settings: every key of a config line, and behind them
+ * the settings of other programs that qdyno lacks, so that a search for them finds an answer. */
 #include <string.h>
 
 #include "tui/frame/list_cells.h"
 
 int knob_count(const struct snapshot *s UNUSED)
 {
-    return KNOB_COUNT;
+    return KNOB_COUNT + (int)knob_absent_count();
+}
+
+/* The setting of a row that qdyno lacks; NULL: the row is a key. */
+const struct knob_name *knob_row_absent(int i)
+{
+    return i < KNOB_COUNT ? NULL : knob_absent((size_t)(i - KNOB_COUNT));
 }
 
 TEXT_OF(knob_key)
 {
-    return KNOBS[i].key;
+    return i < KNOB_COUNT ? KNOBS[i].key : knob_row_absent(i)->name;
+}
+
+STYLE_OF(knob_key_style)
+{
+    return i < KNOB_COUNT ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_DIM;
+}
+
+TEXT_OF(knob_other_names)
+{
+    return i < KNOB_COUNT ? knob_names_text((enum knob_id)i, buf, size) : knob_row_absent(i)->program;
+}
+
+TEXT_OF(knob_effect_text)
+{
+    return i < KNOB_COUNT ? knob_effect(s, (enum knob_id)i, buf, size) : "-";
 }
 
 TEXT_OF(knob_default)
 {
+    if (i >= KNOB_COUNT) return "-";
     return *KNOBS[i].otherwise ? KNOBS[i].otherwise : "-";
 }
 
 TEXT_OF(knob_in_use)
 {
+    if (i >= KNOB_COUNT) return "-";
     knob_applied(s, (enum knob_id)i, buf, size);
     return *buf ? buf : "-";
 }
 
 TEXT_OF(knob_arm_a)
 {
-    const char *v = knob_arm(s, 0, (enum knob_id)i);
+    const char *v = i < KNOB_COUNT ? knob_arm(s, 0, (enum knob_id)i) : "";
     return *v ? v : "-";
 }
 
 TEXT_OF(knob_arm_b)
 {
-    const char *v = knob_arm(s, 1, (enum knob_id)i);
+    const char *v = i < KNOB_COUNT ? knob_arm(s, 1, (enum knob_id)i) : "";
     return *v ? v : "-";
 }
 
 static bool knob_differs(const struct snapshot *s, int i)
 {
-    return strcmp(knob_arm(s, 0, (enum knob_id)i), knob_arm(s, 1, (enum knob_id)i)) != 0;
+    return i < KNOB_COUNT && strcmp(knob_arm(s, 0, (enum knob_id)i), knob_arm(s, 1, (enum knob_id)i)) != 0;
 }
 
 STYLE_OF(knob_arm_b_style)
@@ -73,6 +97,7 @@ bool knob_nothing_applied(const struct snapshot *s)
 
 TEXT_OF(knob_work)
 {
+    if (i >= KNOB_COUNT) return "not in qdyno";
     const unsigned work = KNOBS[i].matters_for;
     return work == FOR_TRAIN                            ? "training"
            : work == FOR_LOAD                           ? "serving"
@@ -85,10 +110,10 @@ TEXT_OF(knob_work)
 
 TEXT_OF(knob_flag)
 {
-    return KNOBS[i].flag ? KNOBS[i].flag : "";
+    return i < KNOB_COUNT && KNOBS[i].flag ? KNOBS[i].flag : "";
 }
 
 TEXT_OF(knob_range_text)
 {
-    return knob_range((enum knob_id)i, buf, size);
+    return i < KNOB_COUNT ? knob_range((enum knob_id)i, buf, size) : knob_row_absent(i)->instead;
 }

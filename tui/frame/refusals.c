@@ -120,7 +120,11 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
     if (u->view == VIEW_MODEL || u->view == VIEW_QUALITY || u->view == VIEW_LOAD || u->view == VIEW_LOG ||
         u->view == VIEW_JOBS)
         return list_selected(u, s) >= 0 ? "" : "this list is empty";
-    if (u->view == VIEW_SETTINGS) return list_selected(u, s) < 0 ? "this list is empty" : refuse_start(u, s);
+    if (u->view == VIEW_SETTINGS) {
+        const int row = list_selected(u, s);
+        if (row >= KNOB_COUNT) return knob_row_absent(row)->instead;
+        return row < 0 ? "this list is empty" : refuse_start(u, s);
+    }
     if (!ui_advice(u, s)) return "no advice is selected: a computes advice";
     return refuse_start(u, s);
 }

@@ -31,6 +31,7 @@ struct quality_results {
     int count;                                   /* -1: not read yet */
     struct quality_result line[QUALITY_RESULTS]; /* the smallest loss first; foreign ones at the end */
     char text[64];                               /* name of the model's text; "": unknown */
+    bool bundled;                                /* it is the bundled one, the stories */
     char trouble[512];                           /* why nothing can be measured on it; "": it can */
     char error[200];
 };

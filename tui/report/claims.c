@@ -64,6 +64,7 @@ static void divergence_row(struct report *r, const struct report_source *s, stru
 
 static void divergence_table(struct report *r, const struct report_source *s, const struct quality *q)
 {
+    char text[TEXT_LABEL];
     static const char *const HEADS[] = {
         "arm", "KL divergence, nats", "p99", "same top token", "perplexity ratio", "McNemar p"
     };
@@ -73,7 +74,7 @@ static void divergence_table(struct report *r, const struct report_source *s, co
             r,
             "Difference of the predictions of each arm from those of A on %s, in windows of %d tokens (95 %% intervals over "
             "windows). A divergence of 0 and a ratio of 1 mean no loss.",
-            content_plain(r, q->text), q->ctx),
+            content_plain(r, quality_text_label(text, q->text, q->text_sha256)), q->ctx),
         COUNT_OF(HEADS));
     for (int i = 0; i < t->columns; i++) {
         t->head[i] = HEADS[i];

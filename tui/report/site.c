@@ -174,11 +174,13 @@ static void heads_set(struct content_table *t, const char *const *heads, const c
     }
 }
 
-static const char *loss_text(struct report *r, double kld, const char *text)
+static const char *loss_text(struct report *r, double kld, const struct measured_text *text)
 {
     if (!isfinite(kld)) return "not measured";
-    return *text ? content_printf(r, "%.2g nats on %s", kld, content_plain(r, text))
-                 : content_printf(r, "%.2g", kld);
+    char label[TEXT_LABEL];
+    return *text->name ? content_printf(r, "%.2g nats on %s", kld,
+                                        content_plain(r, quality_text_label(label, text->name, text->sha256)))
+                       : content_printf(r, "%.2g", kld);
 }
 
 static int newer(const void *x, const void *y)
@@ -230,7 +232,7 @@ enum err_code report_site_index(struct report **out, const struct report_site *s
         row->cell[5] = x->metric->name;
         row->cell[6] = content_printf(r, "`%s`", content_plain(r, x->workload));
         row->cell[7] = *x->model ? content_plain(r, x->model) : "unknown";
-        row->cell[8] = loss_text(r, x->kld, x->text.name);
+        row->cell[8] = loss_text(r, x->kld, &x->text);
         row->cell[9] = *x->cpu ? content_plain(r, x->cpu) : "unknown";
         row->link = content_printf(r, "%s", report_site_file(x->id, file, sizeof file));
         row->linked = 1;
@@ -384,7 +386,7 @@ static void group_table(struct report *r, const struct group *g)
                                                : "";
         row->cell[4] = isfinite(p->rate.upper) ? content_printf(r, "%s", figure_number(p->rate.upper).text)
                                                : "";
-        row->cell[5] = loss_text(r, c->loss->kld, c->loss->text.name);
+        row->cell[5] = loss_text(r, c->loss->kld, &c->loss->text);
         if (c->loss_of != c->of)
             row->cell[5] = content_printf(r, "%s, run %lld", row->cell[5], (long long)c->loss_of->id);
         row->cell[6] = isfinite(p->memory_bytes)

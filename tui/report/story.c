@@ -31,13 +31,19 @@ static void put_compared(struct report *r, const struct report_source *s, struct
 static void put_quality(struct report *r, const struct report_source *s, struct str *out)
 {
     const struct quality *q = &report_comparison(s, MAX(s->state.headline, 1))->quality;
+    char text[TEXT_LABEL];
     if (s->state.spec.workload.train) return;
     if (!q->known) return; /* the sentence before says so */
-    str_printf(
-        out,
-        " On the text %s, its predictions differ from those of A by a KL divergence of %.2g nats per token "
-        "and name the same most likely token at %.1f %% of all positions.",
-        content_plain(r, q->text), q->kld.estimate, 100 * q->top1.estimate);
+    str_printf(out,
+               " On %s, its predictions differ from those of A by a KL divergence of %.2g nats per token "
+               "and name the same most likely token at %.1f %% of all positions.",
+               content_plain(r, quality_text_label(text, q->text, q->text_sha256)), q->kld.estimate,
+               100 * q->top1.estimate);
+    if (quality_text_is_bundled(q->text_sha256) && !model_is_bundled(s->state.spec.model))
+        str_append(
+            out,
+            " Those are simple English for children: `qdyno eval -f TEXT --set-text` sets a text that is "
+            "more like yours.");
 }
 
 /* What the speed costs in memory and energy. What was not measured is called unknown, not left out. */

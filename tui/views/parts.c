@@ -357,7 +357,8 @@ void draw_quality(struct pen *p, const struct experiment_state *x, int arm)
     pen_put(p, ROLE_DIM, "KLD ");
     pen_printf(p, ROLE_TEXT, "%.3g", q->kld.estimate);
     if (isfinite(q->kld.lower)) pen_printf(p, ROLE_TEXT, " [%.3g, %.3g]", q->kld.lower, q->kld.upper);
-    pen_printf(p, ROLE_DIM, " on %.40s", q->text);
+    char text[TEXT_LABEL];
+    pen_printf(p, ROLE_DIM, " on %.40s", quality_text_label(text, q->text, q->text_sha256));
     pen_put(p, ROLE_DIM, "  same top-1 ");
     pen_printf(p, ROLE_TEXT, "%.1f%%", 100 * q->top1.estimate);
     pen_put(p, ROLE_DIM, "  perplexity ");

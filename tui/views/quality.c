@@ -102,6 +102,8 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
     char title[160], offer[160];
     snprintf(title, sizeof title, "Quality of methods: %s%s%s",
              wide ? "KL divergence of predictions" : "KL divergence", q->text[0] ? " on " : "", q->text);
+    if (!note && q->bundled && q->count > 0 && !model_is_bundled(s->model_path))
+        note = wide ? "\" sets a text that is more like yours" : "\" sets another text";
     if (ui_written_unmeasured(s)) {
         snprintf(offer, sizeof offer, "! measures %.100s, written last", slash ? slash + 1 : s->written);
         note = offer;

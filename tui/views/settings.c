@@ -98,13 +98,27 @@ static int draw_choices(struct grid *g, struct rect in, const struct snapshot *s
 static void box_detail(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const int i = MAX(list_selected(u, s), 0);
+    const struct knob_name *absent = knob_row_absent(i);
+    char text[300], names[200];
+    struct rect in = grid_box(g, area, absent ? absent->name : KNOBS[i].key, NULL);
+    if (absent) {
+        snprintf(text, sizeof text, "A setting of %s. %s.", absent->program, absent->instead);
+        grid_wrap(g, in, ROLE_WARN, text);
+        return;
+    }
     const struct knob *k = &KNOBS[i];
-    char text[300];
-    struct rect in = grid_box(g, area, k->key, NULL);
     int y = grid_wrap(g, in, ROLE_TEXT, k->help);
+    if (*knob_names_text((enum knob_id)i, names, sizeof names)) {
+        snprintf(text, sizeof text, "elsewhere called: %s", names);
+        y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM, text);
+    }
+    snprintf(text, sizeof text, "effect on this model: %s",
+             knob_effect(s, (enum knob_id)i, names, sizeof names));
+    y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_TEXT, text);
     if (k->changes_answers)
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN,
-                       "changes answers: recommended only after its quality was measured");
+                       "This setting changes what the model answers, so it is recommended only after the "
+                       "quality of the answers was measured.");
     if (k->kind == VALUE_INT) {
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM,
                        knob_range((enum knob_id)i, text, sizeof text));

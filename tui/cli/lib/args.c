@@ -107,6 +107,12 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
         names[n++] = keys[k];
         if (KNOBS[k].flag) names[n++] = KNOBS[k].flag;
     }
+    const struct knob_name *other = c && c->knob_flags ? knob_name_find(typed) : NULL;
+    if (other && other->instead)
+        return err_set(why, ERR_USAGE, "unknown flag '%s' (%s): %s", typed, other->program, other->instead);
+    if (other)
+        return err_set(why, ERR_USAGE, "unknown flag '%s' (%s): here it is --%s", typed, other->program,
+                       KNOBS[other->knob].key);
     const char *near = str_nearest(typed, names, n);
     const char *name = c ? c->name : "";
     if (near)

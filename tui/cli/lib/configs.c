@@ -166,6 +166,16 @@ enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args
     return ERR_OK;
 }
 
+void cli_note_text(struct table *t, const char *model, const char *text_sha256)
+{
+    if (!quality_text_is_bundled(text_sha256) || model_is_bundled(model)) return;
+    table_note(
+        t,
+        "quality: measured on the bundled stories, which are simple English for children; to measure this "
+        "model on a text of yours: qdyno eval -m %s -f TEXT --set-text",
+        model);
+}
+
 enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why)
 {
     struct db *d = NULL;

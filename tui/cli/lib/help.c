@@ -211,6 +211,9 @@ void help_knobs(struct str *out)
         struct str text = { 0 };
         str_append(&text, KNOBS[k].help);
         knob_range(&text, &KNOBS[k]);
+        char names[512];
+        if (*knob_names_text((enum knob_id)k, names, sizeof names))
+            str_printf(&text, " (in other programs: %s)", names);
         help_line(out, KNOBS[k].key, str_text(&text));
         str_free(&text);
     }

@@ -140,6 +140,8 @@ json_t *table_document(const struct table *t)
     json_put_str(o, "schema", t->document->schema);
     json_object_set(o, "rows", t->rows);
     json_object_set(o, "extra", t->extra);
+    if (t->headline.len) json_put_str(o, "headline", str_text(&t->headline));
+    if (t->notes.len) json_put_str(o, "notes", str_text(&t->notes));
     return o;
 }
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
@@ -99,6 +100,40 @@ void cli_note_run(struct table *t, int64_t id)
         table_note(
             t, "this run has no number, because it could not be stored: `qdyno show` cannot print it again. "
                "Remove the cause, or store it in another file (--db FILE), and repeat the command");
+}
+
+static enum err_code outcome_add_table(struct db *d, const struct run_row *run, const struct table *t,
+                                       struct err *why)
+{
+    json_t *all = NULL, *table = table_document(t);
+    if (run->outcome_json) (void)json_parse(&all, run->outcome_json, strlen(run->outcome_json), NULL);
+    if (!json_is_object(all)) {
+        json_decref(all);
+        all = json_object();
+    }
+    json_object_update(all, table);
+    char *text = json_line(all);
+    json_decref(all);
+    json_decref(table);
+    enum err_code rc = text
+                           ? db_run_finish(d, run->id, run->state, run->verdict, run->effect_ratio, text, why)
+                           : err_set(why, ERR_NOMEM, "no memory for the result of run %" PRId64, run->id);
+    free(text);
+    return rc;
+}
+
+enum err_code cli_run_store_table(const struct cli_global *g, int64_t run_id, const char *kind,
+                                  const struct table *t, struct err *why)
+{
+    struct db *d = NULL;
+    struct run_row run = { 0 };
+    if (!run_id) return ERR_OK;
+    enum err_code rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = db_run_get(d, run_id, &run, why);
+    if (!rc && !strcmp(run.kind, kind)) rc = outcome_add_table(d, &run, t, why);
+    run_row_free(&run);
+    db_close(d);
+    return rc;
 }
 
 enum err_code cli_run_finish(struct run *r, const struct table *t, const char *state, enum err_code rc,

@@ -28,6 +28,11 @@ void cli_put_run(json_t *to, int64_t id);
  * the error is told elsewhere. */
 void cli_note_run(struct table *t, int64_t id);
 
+/* Adds the table to the outcome of a run that ended, so that `show` prints it again. Runs of other kinds than
+ * `kind` are left as they are, because they store a document of their own. */
+enum err_code cli_run_store_table(const struct cli_global *g, int64_t run_id, const char *kind,
+                                  const struct table *t, struct err *why);
+
 /* run_finish with the table as the stored document (t NULL: none), and without a verdict. rc and *why: how
  * the work ended; the state is "stopped" after an error, otherwise `state`. Returns rc, or else the error of
  * storing, which is then in *why. */
