@@ -98,6 +98,16 @@ static const struct answer_kld *advice_measured_kld(const struct adviser *a, con
     return a->o->answer_klds ? answer_klds_find(a->o->answer_klds, c) : NULL;
 }
 
+/* The command that measures the loss, ready to be run. */
+static void put_measure(const struct adviser *a, const struct advice *v, struct str *s)
+{
+    str_append(s, " (measure it: qdyno eval -m ");
+    word_append(s, a->path);
+    str_append(s, " -C ");
+    word_append(s, v->line);
+    str_append(s, " --ref default)");
+}
+
 /* A loss on another text than the model's does not compare with the others: say how to get one that does. */
 static void reason_add_foreign(const struct adviser *a, const struct advice *v, const struct answer_kld *l,
                                struct str *s)
@@ -109,11 +119,7 @@ static void reason_add_foreign(const struct adviser *a, const struct advice *v, 
                   "changes answers: KL divergence measured on %.60s (run %lld); this model's text is %.60s%s",
                   quality_text_label(measured, l->text.name, l->text.sha256), (long long)l->run_id,
                   quality_text_label(usual, t->name, t->sha256), changed ? ", which has changed since" : "");
-    str_append(s, " (measure it: qdyno eval -m ");
-    word_append(s, a->path);
-    str_append(s, " -C ");
-    word_append(s, v->line);
-    str_append(s, " --ref default)");
+    put_measure(a, v, s);
 }
 
 static void reason_add_kld(const struct adviser *a, const struct advice *v, struct str *s)
@@ -121,16 +127,16 @@ static void reason_add_kld(const struct adviser *a, const struct advice *v, stru
     if (!changes_answers(&v->config)) return;
     const struct answer_kld *l = advice_measured_kld(a, &v->config);
     char text[TEXT_LABEL];
-    if (!l)
-        reason_append(
-            s,
-            "changes answers: quality not measured (measure it: qdyno eval -m MODEL -C CONFIG --ref default)");
-    else if (l->foreign)
+    if (!l) {
+        reason_append(s, "changes answers: quality not measured");
+        put_measure(a, v, s);
+    } else if (l->foreign) {
         reason_add_foreign(a, v, l, s);
-    else
+    } else {
         reason_append(s, "changes answers: KL divergence %.2g nats on %.60s, measured by run %lld%s", l->kld,
                       quality_text_label(text, l->text.name, l->text.sha256), (long long)l->run_id,
                       adviser_kld_penalty(a, l->kld) > 0 ? ", above the limit" : "");
+    }
 }
 
 void advice_set_caution(const struct adviser *a, struct advice *v)

@@ -22,10 +22,36 @@ static void text_set(char *to, size_t size, const char *fmt, ...)
 }
 #define SET(field, ...) text_set(field, sizeof(field), __VA_ARGS__)
 
-/* "qdyno ab -m MODEL A B -w WORK" */
+static bool case_is_quantized(const struct rule_case *c);
+
+/* Does an arm of "q8_0 fp8_e4m3 --quality" make a file in another format? Such arms need an unquantized file.
+ */
+static bool arms_quantize(const char *arms)
+{
+    char word[CONFIG_LINE];
+    struct config config;
+    for (arms += strspn(arms, " "); *arms; arms += strspn(arms, " ")) {
+        const size_t n = strcspn(arms, " ");
+        snprintf(word, sizeof word, "%.*s", (int)n, arms);
+        arms += n;
+        if (!config_parse(&config, word, NULL) &&
+            (config.given[KNOB_FORMAT] || config.given[KNOB_METHOD] || config.given[KNOB_TENSORS]))
+            return true;
+    }
+    return false;
+}
+
+/* "qdyno ab -m MODEL A B -w WORK"; none where the command would refuse the file, because it is quantized
+ * already. */
 static void finding_set_ab(struct rule_finding *f, const struct rule_case *c, const char *arms,
                            const char *work)
 {
+    if (case_is_quantized(c) && arms_quantize(arms)) {
+        const size_t n = strlen(f->reason);
+        snprintf(f->reason + n, sizeof f->reason - n,
+                 "%sfor a file made from the 16-bit original: this one is quantized", n ? "; " : "");
+        return;
+    }
     struct str s = { 0 };
     str_append(&s, "qdyno ab -m ");
     word_append(&s, c->model);

@@ -22,10 +22,11 @@ static bool is_searched(enum knob_id k)
     case KNOB_ISA:
     case KNOB_DEVICE:
     case KNOB_CTX:
-    case KNOB_CTV:       /* together with ctk, as "kv" */
-    case KNOB_KV_ROTATE: /* each format as it is rotated by default */
-    case KNOB_KV_CACHE:  /* the other two are for comparison */
-    case KNOB_ATTENTION: /* plain is for comparison */
+    case KNOB_CTV:             /* together with ctk, as "kv" */
+    case KNOB_KV_ROTATE:       /* each format as it is rotated by default */
+    case KNOB_KV_CACHE:        /* the other two are for comparison */
+    case KNOB_ATTENTION:       /* plain is for comparison */
+    case KNOB_BATCH_INVARIANT: /* a promise of the user's; it makes nothing faster */
     case KNOB_OVERSIZE:
     case KNOB_FORCE:
     case KNOB_ENGINE:
@@ -73,8 +74,9 @@ static void space_add_recipes(struct tune_space *s, const struct gguf *g)
     struct model_shape shape;
     struct err ignored;
     struct tune_dim *d = dim_begin(s, "recipe", "file", true);
-    const bool floats = !model_shape_read(&shape, g, &ignored) &&
-                        format_is_full_precision(shape.dominant_format);
+    const bool known = !model_shape_read(&shape, g, &ignored),
+               floats = known && format_is_full_precision(shape.dominant_format);
+    s->is_quantized = known && !floats;
     const struct format *own = floats ? format_find(shape.dominant_format) : NULL;
     for (int i = 0; own && i < FORMAT_COUNT; i++)
         if (FORMATS[i].encode && FORMATS[i].decode && FORMATS[i].max_nmse <= WORST_NMSE &&
@@ -99,13 +101,17 @@ static void space_add_threads(struct tune_space *s, const struct machine *m)
     dim_end(s);
 }
 
-/* Values more exact than the default are slower and larger: they are tried only when the goal is quality. */
-static bool is_worth_trying(enum knob_id k, const char *value, bool for_quality)
+/* Values more exact than the default are slower and larger: they are tried only when the goal is quality.
+ * Left out, too, are values that exist for comparison, and those that the file's weights make the same as
+ * another one. */
+static bool is_worth_trying(enum knob_id k, const char *value, bool for_quality, bool is_quantized)
 {
+    if (k == KNOB_COMPILE && !strcmp(value, "off")) return false;
+    if (k == KNOB_PRECISION && is_quantized && !strcmp(value, "medium")) return false; /* what auto is */
     const struct format *f = k == KNOB_CTK ? format_find(value) : NULL,
                         *usual = f ? format_find(KNOBS[k].otherwise) : NULL;
     if (for_quality) return true;
-    if (f) return format_bits_per_weight(f) <= format_bits_per_weight(usual);
+    if (f) return f == usual || format_bits_per_weight(f) < format_bits_per_weight(usual);
     return k != KNOB_PRECISION || (strcmp(value, "highest") && strcmp(value, "high"));
 }
 
@@ -125,7 +131,7 @@ static void space_add_knob(struct tune_space *s, enum knob_id k, const struct ma
     }
     const size_t n = MIN(knob_choices(k, names, COUNT_OF(names)), COUNT_OF(names));
     for (size_t i = 0; i < n; i++)
-        if (is_worth_trying(k, names[i], s->for_quality)) dim_add_value(d, names[i]);
+        if (is_worth_trying(k, names[i], s->for_quality, s->is_quantized)) dim_add_value(d, names[i]);
     dim_end(s);
 }
 

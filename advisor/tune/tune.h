@@ -34,6 +34,7 @@ struct tune_space {
     int dims;
     struct config base; /* settings that are no dimension; the defaults at first */
     bool for_quality;   /* also try values that are more exact than the defaults */
+    bool is_quantized;  /* the file is: nothing in it is quantized again unless the user asks for that */
     char left_out[128]; /* dimensions dropped because the space would be too large; "" */
     /* recipes dropped because they make the same file as another one: "q3_K as file"; "" */
     char doubles[256];

@@ -112,6 +112,46 @@ static void recipes_that_make_the_same_file(void **state)
     rmdir(folder);
 }
 
+/* What runs on a file that is quantized already, and may help: nothing is quantized again, and values for
+ * comparison or that mean the same as another one are left out. */
+static void space_of_a_quantized_file(void **state)
+{
+    (void)state;
+    static const struct shape_file SMALL = { .arch = "llama",
+                                             .format = &FORMATS[FORMAT_Q8_0],
+                                             .layers = 2,
+                                             .heads = 4,
+                                             .kv_heads = 4,
+                                             .embd = 128,
+                                             .ff = 256,
+                                             .vocab = 128,
+                                             .ctx = 64 };
+    struct tune_space s;
+    struct workload w;
+    struct machine m = { .cores = 4 };
+    struct gguf *g = NULL;
+    struct err why;
+    char folder[128], path[160], line[CONFIG_LINE];
+    snprintf(path, sizeof path, "%s/small.gguf", scratch(folder, sizeof folder));
+    shape_file_write(path, &SMALL);
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(workload_parse(&w, "tg64", &why));
+    CHECK_OK(tune_space(&s, g, &m, &w, GOAL_BALANCED, NULL, &why));
+    CHECK_GT(tune_space_size(&s), 10);
+    for (int64_t i = 0; i < tune_space_size(&s); i++) {
+        struct config c;
+        if (!tune_space_config(&c, &s, i)) continue;
+        config_line(&c, line, sizeof line);
+        CHECK(!c.given[KNOB_FORMAT] && !c.given[KNOB_METHOD] && !c.given[KNOB_PRECISION]);
+        CHECK_LACKS(line, "batch_invariant");
+        CHECK_LACKS(line, "compile=off");
+        CHECK_LACKS(line, "bf16");
+    }
+    gguf_close(g);
+    unlink(path);
+    rmdir(folder);
+}
+
 static void regression_learns_values(void **state)
 {
     (void)state;
@@ -404,6 +444,7 @@ int main(void)
                                         cmocka_unit_test(space_as_asked),
                                         cmocka_unit_test(space_of_another_engine),
                                         cmocka_unit_test(recipes_that_make_the_same_file),
+                                        cmocka_unit_test(space_of_a_quantized_file),
                                         cmocka_unit_test(regression_learns_values),
                                         cmocka_unit_test(expected_improvement_by_formula),
                                         cmocka_unit_test(search_finds_the_best) };
