@@ -92,6 +92,11 @@ enum err_code apply_for(struct str *out, struct str *notes, const char *target, 
 enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };
 const char *goal_name(enum goal g);
 bool goal_parse(const char *name, enum goal *out);
+/* Parses "memory=8G,kld=0.05,accuracy=-0.5%" ("" is none). A limit that is not given leaves its variable
+ * unchanged. accuracy: the largest loss of right answers, 0.005 for "-0.5%"; NULL: there is no such limit.
+ * ERR_USAGE. */
+enum err_code limits_parse(const char *text, int64_t *memory_bytes, double *kld, double *accuracy,
+                           struct err *why);
 
 /* ---------------------------------------------------------------- evidence */
 

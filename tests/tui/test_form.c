@@ -147,6 +147,20 @@ static void a_text_that_does_not_fit_is_invalid(void **state)
     CHECK_STR(f.field[0].error, "");
 }
 
+/* A bug: any text for a limit had a check mark, and the search then refused it. */
+static void limits_are_checked(void **state)
+{
+    (void)state;
+    struct err why;
+    CHECK_OK(form_check(ASK_LIMIT, "", &why));
+    CHECK_OK(form_check(ASK_LIMIT, "memory=8G,kld=0.05", &why));
+    static const char *const WRONG[] = { "8G", "memory=", "kld=-1", "accuracy=-0.5%", "memory=8G,speed=3" };
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        CHECK_EQ(form_check(ASK_LIMIT, WRONG[i], &why), ERR_USAGE);
+        assert_non_null(strstr(why.message, "expected memory=BYTES or kld=NATS"));
+    }
+}
+
 static void hints(void **state)
 {
     (void)state;
@@ -184,6 +198,7 @@ int main(void)
         cmocka_unit_test(errors_while_typing),
         cmocka_unit_test(editing),
         cmocka_unit_test(a_text_that_does_not_fit_is_invalid),
+        cmocka_unit_test(limits_are_checked),
         cmocka_unit_test(hints),
         cmocka_unit_test(other_forms),
     };

@@ -60,7 +60,7 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
     [FORM_TUNE] = { .title = "Search for the best configuration",
                     .go = "start",
                     .fields = 3,
-                    .field = { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_TEXT } } },
+                    .field = { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_LIMIT } } },
     [FORM_WRITE] = { .title = "Continue a prompt side by side",
                      .go = "start",
                      .fields = 3,
@@ -354,7 +354,7 @@ static const struct knob *knob_at_cursor(const struct form_field *field)
 const char *form_hint(const struct form *f, char *buf, size_t size)
 {
     static const char *const HINTS[ASK_KINDS] = {
-        [ASK_TEXT] =
+        [ASK_LIMIT] =
             "limits such as memory=8G or kld=0.05 (mean KL divergence); empty: only what fits into memory",
         [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
         [ASK_MORE] = "a third configuration, also compared with A; empty: two arms",

@@ -176,6 +176,14 @@ static enum err_code check_goal(const char *text, struct err *why)
     return err_set(why, ERR_USAGE, "expected one of balanced speed quality memory energy");
 }
 
+/* Without a file of questions, which only the command line takes, there is no limit on right answers. */
+static enum err_code check_limit(const char *text, struct err *why)
+{
+    int64_t memory_bytes;
+    double kld;
+    return limits_parse(text, &memory_bytes, &kld, NULL, why);
+}
+
 /* The name becomes a word of command lines that people copy, so it must not need quotes. */
 static enum err_code check_name(const char *text, struct err *why)
 {
@@ -221,13 +229,13 @@ static enum err_code check_then(const char *text, struct err *why)
 }
 
 static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *why) = {
-    [ASK_TEXT] = check_nothing,    [ASK_CONFIG] = check_config,     [ASK_MORE] = check_more,
-    [ASK_RECIPE] = check_recipe,   [ASK_WORKLOAD] = check_workload, [ASK_MODEL] = check_model,
-    [ASK_FILE] = check_file,       [ASK_SCORED] = check_file,       [ASK_OUT] = check_out,
-    [ASK_REPORT] = check_report,   [ASK_BUDGET] = check_budget,     [ASK_MARGIN] = check_margin,
-    [ASK_QUALITY] = check_quality, [ASK_GOAL] = check_goal,         [ASK_URL] = check_url,
-    [ASK_FILTER] = check_filter,   [ASK_NAME] = check_name,         [ASK_COMMAND] = check_command,
-    [ASK_PROMPT] = check_prompt,   [ASK_THEN] = check_then,
+    [ASK_TEXT] = check_nothing,    [ASK_LIMIT] = check_limit,     [ASK_CONFIG] = check_config,
+    [ASK_MORE] = check_more,       [ASK_RECIPE] = check_recipe,   [ASK_WORKLOAD] = check_workload,
+    [ASK_MODEL] = check_model,     [ASK_FILE] = check_file,       [ASK_SCORED] = check_file,
+    [ASK_OUT] = check_out,         [ASK_REPORT] = check_report,   [ASK_BUDGET] = check_budget,
+    [ASK_MARGIN] = check_margin,   [ASK_QUALITY] = check_quality, [ASK_GOAL] = check_goal,
+    [ASK_URL] = check_url,         [ASK_FILTER] = check_filter,   [ASK_NAME] = check_name,
+    [ASK_COMMAND] = check_command, [ASK_PROMPT] = check_prompt,   [ASK_THEN] = check_then,
 };
 
 enum err_code form_check(enum form_ask ask, const char *text, struct err *why)

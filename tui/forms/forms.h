@@ -152,6 +152,7 @@ enum form_ask {
     ASK_MARGIN,
     ASK_QUALITY, /* "no", "yes" (the model's text), or a text file */
     ASK_GOAL,
+    ASK_LIMIT, /* limits that the result of a search has to keep; may be empty */
     ASK_URL,
     ASK_FILTER,
     ASK_NAME,

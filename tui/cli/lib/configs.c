@@ -188,36 +188,10 @@ enum err_code cli_quality_text(char **path, const struct cli_global *g, const ch
     return rc;
 }
 
-/* "-0.5%" or "-0.005", a loss, as 0.005. */
-static bool read_loss(double *out, const char *text)
-{
-    char number[32];
-    const size_t n = strlen(text);
-    const bool percent = n && text[n - 1] == '%';
-    if (n >= sizeof number) return false;
-    snprintf(number, sizeof number, "%.*s", (int)(n - percent), text);
-    if (!str_to_double(number, out)) return false;
-    *out = -*out / (percent ? 100 : 1);
-    return *out > 0 && *out < 1;
-}
-
 enum err_code cli_limits(int64_t *memory_bytes, double *kld, double *accuracy, const struct cli_args *a,
                          struct err *why)
 {
-    char copy[128], *rest = NULL;
-    const char *given = args_text(a, "--limit", "");
-    snprintf(copy, sizeof copy, "%s", given);
-    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-        const bool is_memory = str_starts(word, "memory=") && str_to_bytes(word + 7, memory_bytes) &&
-                               *memory_bytes > 0;
-        const bool is_kld = str_starts(word, "kld=") && str_to_double(word + 4, kld) && *kld > 0;
-        const bool is_accuracy = accuracy && str_starts(word, "accuracy=") && read_loss(accuracy, word + 9);
-        if (!is_memory && !is_kld && !is_accuracy)
-            return err_set(why, ERR_USAGE,
-                           "--limit %s: expected memory=BYTES or kld=NATS%s, e.g. memory=8G,kld=0.05%s",
-                           given, accuracy ? " or accuracy=-SHARE" : "", accuracy ? ",accuracy=-0.5%" : "");
-    }
-    return ERR_OK;
+    return limits_parse(args_text(a, "--limit", ""), memory_bytes, kld, accuracy, why);
 }
 
 enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why)
