@@ -297,6 +297,24 @@ static void draw_rules(struct str *out, const struct frame *f, const struct plot
     }
 }
 
+/* Arrow heads where an interval is cut off by the frame, whose own end marks lie outside. */
+static void put_cuts(struct str *out, const struct frame *f, const struct plot_point *p, double x, double y)
+{
+    const double HEAD = 5;
+    if (isfinite(y) && plot_at(&f->sx, p->x_low) < 0)
+        str_printf(out, "M%.1f %.1fl%.1f %.1fM%.1f %.1fl%.1f %.1f", f->x, y, HEAD, -HEAD, f->x, y, HEAD,
+                   HEAD);
+    if (isfinite(y) && plot_at(&f->sx, p->x_high) > 1)
+        str_printf(out, "M%.1f %.1fl%.1f %.1fM%.1f %.1fl%.1f %.1f", f->x + f->w, y, -HEAD, -HEAD, f->x + f->w,
+                   y, -HEAD, HEAD);
+    if (isfinite(x) && plot_at(&f->sy, p->y_high) > 1)
+        str_printf(out, "M%.1f %.1fl%.1f %.1fM%.1f %.1fl%.1f %.1f", x, f->y, -HEAD, HEAD, x, f->y, HEAD,
+                   HEAD);
+    if (isfinite(x) && plot_at(&f->sy, p->y_low) < 0)
+        str_printf(out, "M%.1f %.1fl%.1f %.1fM%.1f %.1fl%.1f %.1f", x, f->y + f->h, -HEAD, -HEAD, x,
+                   f->y + f->h, HEAD, -HEAD);
+}
+
 static void draw_intervals(struct str *out, const struct frame *f, const struct plot_layer *l)
 {
     const double CAP = 4;
@@ -311,6 +329,7 @@ static void draw_intervals(struct str *out, const struct frame *f, const struct 
         if (isfinite(x) && isfinite(y0) && isfinite(y1))
             str_printf(out, "M%.1f %.1fV%.1fM%.1f %.1fh%.1fM%.1f %.1fh%.1f", x, y0, y1, x - CAP, y0, 2 * CAP,
                        x - CAP, y1, 2 * CAP);
+        put_cuts(out, f, p, x, y);
         str_append(out, "\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.6\"/>");
     }
 }

@@ -137,10 +137,14 @@ static void draw_interval(struct canvas *c, const struct plot_point *p)
         for (int i = clamp_at(&c->sx, p->x_low, right, false, 0);
              i <= clamp_at(&c->sx, p->x_high, right, false, right); i++)
             put_mark(c, i, y, "━");
+    if (y >= 0 && plot_at(&c->sx, p->x_low) < 0) put_mark(c, 0, y, "←"); /* cut off: not an end */
+    if (y >= 0 && plot_at(&c->sx, p->x_high) > 1) put_mark(c, right, y, "→");
     if (x >= 0 && isfinite(p->y_low) && isfinite(p->y_high))
         for (int i = clamp_at(&c->sy, p->y_high, foot, true, 0);
              i <= clamp_at(&c->sy, p->y_low, foot, true, foot); i++)
             put_mark(c, x, i, "┃");
+    if (x >= 0 && plot_at(&c->sy, p->y_high) > 1) put_mark(c, x, 0, "↑");
+    if (x >= 0 && plot_at(&c->sy, p->y_low) < 0) put_mark(c, x, foot, "↓");
 }
 
 static void draw_layer(struct canvas *c, const struct plot_layer *l)

@@ -164,8 +164,9 @@ void plane_whisker_x(const struct plane *p, double lo, double hi, double y, unsi
     const int from = axis_cell(&p->x, lo, p->at.w, false), to = axis_cell(&p->x, hi, p->at.w, false),
               row = axis_cell(&p->y, y, p->at.h, true);
     for (int x = from; x <= to; x++) grid_put(p->g, p->at, x, row, 0x2500, style);
-    grid_put(p->g, p->at, from, row, 0x251c, style);
-    grid_put(p->g, p->at, to, row, 0x2524, style);
+    /* an end beyond the plane is an arrow, not an end mark */
+    grid_put(p->g, p->at, from, row, lo < p->x.lo ? U'←' : U'├', style);
+    grid_put(p->g, p->at, to, row, hi > p->x.hi ? U'→' : U'┤', style);
 }
 
 void plane_whisker_y(const struct plane *p, double x, double lo, double hi, unsigned style)
@@ -174,4 +175,6 @@ void plane_whisker_y(const struct plane *p, double x, double lo, double hi, unsi
     const int from = axis_cell(&p->y, hi, p->at.h, true), to = axis_cell(&p->y, lo, p->at.h, true),
               column = axis_cell(&p->x, x, p->at.w, false);
     for (int y = from; y <= to; y++) grid_put(p->g, p->at, column, y, 0x2502, style);
+    if (hi > p->y.hi) grid_put(p->g, p->at, column, from, U'↑', style);
+    if (lo < p->y.lo) grid_put(p->g, p->at, column, to, U'↓', style);
 }
