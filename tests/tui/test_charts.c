@@ -32,6 +32,24 @@ static struct figure show(double v)
 static const struct axis LINEAR = { .lo = 0, .hi = 100, .name = "u", .show = show },
                          DECADES = { .lo = 1, .hi = 10000, .log = true, .name = "v", .show = show };
 
+/* An end beyond the plane is an arrow at its edge, a real end has an end mark. */
+static void clipped_whiskers_end_in_arrows(void **state)
+{
+    (void)state;
+    struct grid g = screen(PLANE_LEFT + 41, PLANE_BOTTOM + 11, GLYPHS_BRAILLE);
+    const struct plane p = plane_open(&g, grid_area(&g), LINEAR, LINEAR);
+    plane_whisker_x(&p, -12, 50, 0, ROLE_TEXT);
+    plane_whisker_x(&p, 50, 190, 100, ROLE_TEXT);
+    plane_whisker_y(&p, 25, 40, 120, ROLE_TEXT);
+    CHECK_EQ(at(&g, PLANE_LEFT, 10), 0x2190);
+    CHECK_EQ(at(&g, PLANE_LEFT + 20, 10), 0x2524);
+    CHECK_EQ(at(&g, PLANE_LEFT + 20, 0), 0x251c);
+    CHECK_EQ(at(&g, PLANE_LEFT + 40, 0), 0x2192);
+    CHECK_EQ(at(&g, PLANE_LEFT + 10, 0), 0x2191);
+    CHECK_EQ(at(&g, PLANE_LEFT + 10, 6), 0x2502);
+    grid_close(&g);
+}
+
 static void marks_lie_where_axes_say(void **state)
 {
     (void)state;
@@ -236,6 +254,7 @@ int main(void)
 {
     fixture_environment();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clipped_whiskers_end_in_arrows),
         cmocka_unit_test(marks_lie_where_axes_say),
         cmocka_unit_test(lines_are_whole),
         cmocka_unit_test(small_areas_draw_nothing),

@@ -208,7 +208,7 @@ static void note_other_methods(struct table *t, const struct experiment_state *s
     if (c->blocks < 2) return;
     table_detail(
         t,
-        "evidence against \"no difference\": e-value %.3g, where 20 decides (from the signs alone %.3g); p %.2g, valid at "
+        "evidence that the arms differ: e-value %.3g, and 20 proves it (from the signs alone %.3g); p %.2g, valid at "
         "every interim analysis",
         c->e, c->e_sign, c->p);
     if (isfinite(f.lower) && isfinite(h.lower))

@@ -188,8 +188,9 @@ static void note_front(struct table *t, const struct joint *j)
             struct str *to = j->front[i] == FRONT_YES ? &yes : &open;
             str_printf(to, "%s%c", to->len ? ", " : "", 'A' + i);
         }
-    table_note(t, "Pareto front: %s%s%s", yes.len ? str_text(&yes) : "no arm for certain",
-               open.len ? "; undecided: " : "", str_text(&open));
+    table_note(t, "arms that no other arm beats in everything that was measured (Pareto front): %s%s%s",
+               yes.len ? str_text(&yes) : "none is proven to be one", open.len ? "; undecided: " : "",
+               str_text(&open));
     str_free(&yes);
     str_free(&open);
 }

@@ -307,7 +307,14 @@ static void draw_effect_and_verdict(struct pen *p, const struct experiment_state
         pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s%s ", v == VERDICT_BETTER ? "≥" : "≤",
                    figure_change(proven).text);
     else if (isfinite(c->effect.estimate)) {
-        pen_put(p, (unsigned)m.role | STYLE_BOLD, figure_change(c->effect.estimate).text);
+        /* the middle of a wide interval claims more than was shown, too */
+        const bool vague = interval && stats_is_vague(c->effect, x->noise_floor);
+        const double shown = vague ? stats_proven(c->effect) : c->effect.estimate;
+        pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s%s",
+                   !vague      ? ""
+                   : shown > 0 ? "≥"
+                               : "≤",
+                   figure_change(shown).text);
         if (interval && isfinite(c->effect.lower) && isfinite(c->effect.upper))
             pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(c->effect.lower).text,
                        figure_change(c->effect.upper).text);
