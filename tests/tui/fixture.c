@@ -274,14 +274,14 @@ static void runs_fill(struct snapshot *s)
 {
     static const struct run_line RUNS[] = {
         { 12, 1795262280000, "ab", "running", "", "q8_0,threads=2 | q4_0,threads=2", "stories15M", "tg128",
-          NAN },
-        { 11, 1795258000000, "ab", "done", "better", "f16 | q8_0", "stories15M", "tg128", 1.71 },
+          "", NAN },
+        { 11, 1795258000000, "ab", "done", "better", "f16 | q8_0", "stories15M", "tg128", "", 1.71 },
         { 10, 1795254000000, "ab", "done", "equivalent", "threads=2 | threads=2,affinity=spread",
-          "stories15M", "pp512", 1.001 },
-        { 9, 1795250000000, "bench", "done", "", "f16", "stories15M", "pp512+tg128", NAN },
-        { 8, 1795240000000, "ab", "stopped", "", "f16 | q4_0", "stories15M", "tg128", NAN },
-        { 7, 1795230000000, "ab", "done", "invalid", "f16 | q4_0", "stories15M", "tg128", 1.9 },
-        { 6, 1795220000000, "ab", "failed", "", "f16 | f32", "big-70b", "tg128", NAN },
+          "stories15M", "pp512", "", 1.001 },
+        { 9, 1795250000000, "bench", "done", "", "f16", "stories15M", "pp512+tg128", "", NAN },
+        { 8, 1795240000000, "ab", "stopped", "", "f16 | q4_0", "stories15M", "tg128", "", NAN },
+        { 7, 1795230000000, "ab", "done", "invalid", "f16 | q4_0", "stories15M", "tg128", "", 1.9 },
+        { 6, 1795220000000, "ab", "failed", "", "f16 | f32", "big-70b", "tg128", "", NAN },
     };
     s->run_count = COUNT_OF(RUNS);
     memcpy(s->run, RUNS, sizeof RUNS);
