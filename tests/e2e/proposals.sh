@@ -35,7 +35,7 @@ say_to() {
     from=$(stat -c %s "$T/out")
     [ -z "$answer" ] || printf '%s\n' "${answer#EMPTY}" >&7
   done
-  printf 'quit\ny\n' >&7
+  printf 'quit\n' >&7 # nothing runs: it ends at once
   exec 7>&-
   wait "$pid"
 }
