@@ -135,8 +135,8 @@ static void the_budget_covers_quality(void **state)
     s.budget_s = 3600;
     s.quality_chunks = 0;
     CHECK_OK(run(b, &s, &why));
-    CHECK(!announces(b, "takes longer than its budget")); /* all windows: as many as the text is long */
-    CHECK_GT(b->s.reserved_s, 0);
+    /* all windows of a text that this process cannot read, which only the fake worker knows */
+    CHECK(announces(b, "how long that takes is not known"));
 }
 
 static void what_cannot_be_measured_leaves_speed_standing(void **state)
