@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
@@ -204,7 +205,8 @@ const char *str_from_double(double v, char *buf, size_t size)
         snprintf(buf, size, "null");
         return buf;
     }
-    for (int digits = 15; digits <= 17; digits++) {
+    /* 15 digits are exact for all but the smallest numbers, which have fewer */
+    for (int digits = fabs(v) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(buf, size, "%.*g", digits, v);
         char *comma = strchr(buf, ','); /* the locale may use a decimal comma */
         if (comma) *comma = '.';

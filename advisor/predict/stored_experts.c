@@ -121,7 +121,9 @@ enum err_code stored_experts_save(const struct gguf *g, const struct stored_expe
         json_put_int(object, "tokens", x->tokens);
         json_put_num(object, "effective_mean", x->effective_mean);
         json_put(object, "layers", layers_to_json(x));
-        const bool written = !json_dumpf(object, f.stream, 0);
+        char *text = json_write(object, JSON_SPACED, 0);
+        const bool written = text && fputs(text, f.stream) >= 0;
+        free(text);
         json_decref(object);
         if (written) {
             rc = atomic_file_commit(&f, why);

@@ -295,7 +295,7 @@ static void append_value(struct str *out, const json_t *value)
         const char *text = json_string_value(value);
         str_append(out, *text ? text : "(not set)");
     } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        char *text = json_write(value, JSON_SPACED, 0);
         str_append(out, text ? text : "?");
         free(text);
     }

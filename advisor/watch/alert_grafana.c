@@ -421,7 +421,7 @@ enum err_code board_write(struct str *out, struct err *why)
     json_put(o, "timepicker", picker);
     json_put(o, "templating", board_variables());
     json_put(o, "panels", board_panels());
-    char *text = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    char *text = json_write(o, JSON_INDENTED, 0);
     json_decref(o);
     if (!text) return err_set(why, ERR_NOMEM, "out of memory for a board");
     str_append(out, text);

@@ -64,7 +64,7 @@ static enum err_code header_write(FILE *f, struct piece *const *piece, int64_t n
         rc = header_put(header, piece[i], at, why);
         at += piece[i]->bytes;
     }
-    char *text = rc ? NULL : json_dumps(header, JSON_COMPACT);
+    char *text = rc ? NULL : json_line(header);
     json_decref(header);
     if (rc) return rc;
     if (!text) return err_set(why, ERR_NOMEM, "out of memory for a header");
@@ -106,9 +106,9 @@ static enum err_code shard_write(struct writing *w, const char *name, struct pie
     return rc;
 }
 
-static enum err_code json_write(const char *to, const char *name, const json_t *o, struct err *why)
+static enum err_code document_write(const char *to, const char *name, const json_t *o, struct err *why)
 {
-    char path[4200], *text = json_dumps(o, JSON_INDENT(2));
+    char path[4200], *text = json_write(o, JSON_INDENTED, 0);
     struct atomic_file f;
     snprintf(path, sizeof path, "%s%s", to, name);
     enum err_code rc = text ? atomic_file_open(&f, path, why)
@@ -164,7 +164,7 @@ static enum err_code weights_write(struct writing *w, struct err *why)
     if (!rc && n > 1) {
         json_t *index = json_pack("{s:{s:I},s:O}", "metadata", "total_size", (json_int_t)e->report.bytes,
                                   "weight_map", map);
-        rc = index ? json_write(w->to, "model.safetensors.index.json", index, why)
+        rc = index ? document_write(w->to, "model.safetensors.index.json", index, why)
                    : err_set(why, ERR_NOMEM, "out of memory for the index");
         json_decref(index);
     }
@@ -212,9 +212,9 @@ static enum err_code config_write(const struct exporter *e, const char *to, stru
     enum err_code rc = options && config ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for config.json");
     if (!rc) {
         json_object_set(config, "quantization_config", options);
-        rc = json_write(to, "config.json", config, why);
+        rc = document_write(to, "config.json", config, why);
     }
-    if (!rc && e->kind == EXPORT_GPTQ) rc = json_write(to, "quantize_config.json", options, why);
+    if (!rc && e->kind == EXPORT_GPTQ) rc = document_write(to, "quantize_config.json", options, why);
     json_decref(options);
     json_decref(config);
     return rc;

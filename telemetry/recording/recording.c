@@ -131,7 +131,7 @@ static enum err_code recording_write_text(const char *dir, const char *name, con
 
 static enum err_code recording_write_json(const char *dir, const char *name, json_t *value, struct err *why)
 {
-    char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    char *text = value ? json_write(value, JSON_INDENTED, 0) : NULL;
     if (!text) return err_set(why, ERR_NOMEM, "out of memory recording");
     const enum err_code rc = recording_write_text(dir, name, text, why);
     free(text);

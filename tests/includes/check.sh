@@ -10,6 +10,8 @@
 #            <module>/<submodule>/<submodule>.h
 #   path     "..." includes are written from the root; modules do not include tests
 #   readme   every submodule has a README.md that names each of its source files
+#   json     JSON is read and written by base/json.h alone, because jansson's own functions refuse valid JSON and change
+#            numbers
 #   mark     no unfinished-work marks, no disabled code, no compiler flags that break NaN or portability
 #
 # Tests of a module (tests/<module>/, tests/bench/<module>/) may include its internal headers; tests/fuzz/ those of all.
@@ -105,6 +107,13 @@ check_readmes() {
     done
 }
 
+check_json() {
+    local folder folders=()
+    for folder in $modules; do [ -d "$folder" ] && folders+=("$folder"); done
+    grep -rnE --include='*.[ch]' '\bjson_(load(s|b|f|fd|_file|_callback)|dump(s|b|f|fd|_file|_callback)) *\(' "${folders[@]}" |
+        grep -v '^base/json' | LC_ALL=C sort | sed 's/^/json: /' || true
+}
+
 # The words are put together here so that this file does not hold them.
 check_marks() {
     local words="TO""DO|FIX""ME|X""XX|HA""CK" skip='^tests/includes/'
@@ -119,7 +128,7 @@ check_marks() {
         done
 }
 
-found=$(check_top; check_order; check_includes || true; check_readmes; check_marks)
+found=$(check_top; check_order; check_includes || true; check_readmes; check_json; check_marks)
 [ -z "$found" ] && exit 0
 printf '%s\n' "$found"
 exit 1

@@ -54,6 +54,8 @@ put engine/eval/README.md '* `other.c`: something else'
 put tui/near.c '#include "theme.h"'
 put tui/tests.c '#include "tests/check.h"'
 put tests/db/peek.c '#include "engine/parts.h"'
+put advisor/read.c 'x = json_loads(text, 0, NULL);' 'y = json_line(x);'
+put base/json.c 'x = json_loadb(text, n, 0, NULL);'
 put kernels/mark.c '/* TO''DO: later */' '#if 0' '#endif' '#if 01 < X' 'mkstemp("XX''XXXX");'
 put kernels/CMakeLists.txt 'add_compile_options(-ffast-ma''th)'
 want="top: 'attic' is not part of the plan (modules: base kernels engine telemetry db advisor tui)
@@ -69,6 +71,7 @@ path: tui/near.c:1 includes \"theme.h\": write it from the root, <module>/...
 path: tui/tests.c:1 includes \"tests/check.h\": write it from the root, <module>/...
 header: tests/db/peek.c:1 includes \"engine/parts.h\": include the public header of that (sub)module
 up: tests/db/peek.c:1 in db includes \"engine/parts.h\"
+json: advisor/read.c:1:x = json_loads(text, 0, NULL);
 mark: kernels/CMakeLists.txt:1:add_compile_options(-ffast-ma""th)
 mark: kernels/mark.c:1:/* TO""DO: later */
 mark: kernels/mark.c:2:#if 0"

@@ -407,7 +407,7 @@ static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, str
     {
         const json_t *value = json_object_get(c, "after");
         char *text = json_is_string(value) ? strdup(json_string_value(value))
-                                           : json_dumps(value, JSON_ENCODE_ANY);
+                                           : json_write(value, JSON_SPACED, 0);
         json_t *row = table_row(t);
         json_put_str(row, "group", json_get_str(c, "group", NULL));
         json_put_str(row, "key", json_get_str(c, "key", NULL));

@@ -183,9 +183,9 @@ bool value_is_null(const json_t *v)
 
 /* ---------------------------------------------------------------- json, jsonl */
 
-static enum err_code json_write(const json_t *v, size_t flags, FILE *out, struct err *why)
+static enum err_code value_print(const json_t *v, enum json_layout layout, FILE *out, struct err *why)
 {
-    char *text = json_dumps(v, flags | JSON_REAL_PRECISION(REAL_DIGITS) | JSON_ENCODE_ANY);
+    char *text = json_write(v, layout, REAL_DIGITS);
     char *safe = text && !memory_is_short() ? sink_text(SINK_JSON, text) : NULL;
     free(text);
     if (!safe) return err_set(why, ERR_NOMEM, "out of memory for the JSON text");
@@ -196,7 +196,7 @@ static enum err_code json_write(const json_t *v, size_t flags, FILE *out, struct
 
 enum err_code output_json(const json_t *value, FILE *out, struct err *why)
 {
-    return json_write(value, JSON_INDENT(2), out, why);
+    return value_print(value, JSON_INDENTED, out, why);
 }
 
 /* Copies every column in order; missing values become null. */
@@ -236,7 +236,7 @@ static enum err_code write_jsonl(const struct table *t, FILE *out, struct err *w
         json_t *row = json_object();
         json_put_str(row, "schema", t->document->schema);
         row_complete(t, r, row);
-        rc = json_write(row, JSON_COMPACT, out, why);
+        rc = value_print(row, JSON_TIGHT, out, why);
         json_decref(row);
     }
     return rc;
