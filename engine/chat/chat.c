@@ -123,7 +123,7 @@ static enum err_code check_messages(const json_t *messages, struct err *why)
                        "expected a list of at least one message, {\"role\": ..., \"content\": ...}");
     json_array_foreach((json_t *)(uintptr_t)messages, i, m)
     {
-        if (!json_is_object(m) || !json_is_string(json_object_get(m, "role")))
+        if (!json_is_object(m) || !json_text(json_object_get(m, "role")))
             return err_set(why, ERR_USAGE,
                            "message %zu: expected an object with a role, e.g. \"role\": \"user\"", i + 1);
     }
@@ -134,6 +134,44 @@ static enum err_code check_messages(const json_t *messages, struct err *why)
 static const char *special_text(const struct chat *c, int which)
 {
     return c->specials[which].len ? str_text(&c->specials[which]) : NULL;
+}
+
+/* A copy of the messages in which calls of tools without a text have an empty one; NULL: there are none, or
+ * no memory. */
+static json_t *messages_with_texts(const json_t *messages)
+{
+    json_t *copy = NULL;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *m = json_array_get(messages, i), *content = json_object_get(m, "content");
+        if (!json_array_size(json_object_get(m, "tool_calls")) || (content && !json_is_null(content)))
+            continue;
+        if (!copy) copy = json_copy((json_t *)(uintptr_t)messages);
+        json_t *with = json_copy((json_t *)(uintptr_t)m);
+        json_put_str(with, "content", "");
+        json_array_set_new(copy, i, with);
+    }
+    return copy;
+}
+
+/* Clients send a call of tools with "content": null. Some templates look for that, and must get it. Others
+ * print every content: they fail, or print "None", which was never said; those get an empty text. */
+static enum err_code messages_render(const struct template *t, struct template_input in, struct rendered *out,
+                                     struct err *why)
+{
+    struct rendered other = { 0 };
+    const enum err_code rc = template_render(t, &in, out, why);
+    if (rc == ERR_NOMEM || (!rc && !out->none_printed)) return rc;
+    json_t *messages = messages_with_texts(in.messages);
+    in.messages = messages;
+    if (messages && !template_render(t, &in, &other, NULL) && (rc || !other.none_printed)) {
+        rendered_free(out);
+        *out = other;
+        json_decref(messages);
+        return ERR_OK;
+    }
+    rendered_free(&other);
+    json_decref(messages);
+    return rc;
 }
 
 enum err_code chat_encode(const struct chat *c, const struct chat_request *r, struct token_list *out,
@@ -151,7 +189,7 @@ enum err_code chat_encode(const struct chat *c, const struct chat_request *r, st
     struct rendered text = { 0 };
     enum err_code rc = check_messages(r->messages, why);
     const bool tools = json_array_size(r->tools) > 0 && c->for_tools; /* null or no list: none */
-    if (!rc) rc = template_render(tools ? c->for_tools : c->template, &in, &text, why);
+    if (!rc) rc = messages_render(tools ? c->for_tools : c->template, in, &text, why);
     if (!rc)
         rc = tokenizer_encode_partly(c->tokenizer, str_text(&text.text), str_text(&text.from_message),
                                      text.text.len, out, why);
@@ -190,7 +228,7 @@ enum err_code text_kind_find(enum text_kind *out, const char *text, size_t n, st
     *out = TEXT_PLAIN;
     while (at < n && is_blank(text + at, line = line_length(text + at, n - at))) at += line + 1;
     if (at >= n || !memchr("{[", text[at], 2)) return ERR_OK;
-    const enum err_code rc = json_parse(&j, text + at, line, why);
+    const enum err_code rc = json_parse_exact(&j, text + at, line, 1, why);
     if (rc == ERR_NOMEM) return rc;
     if (rc) { /* the rendering will say what is wrong */
         if (memmem(text + at, MIN(n - at, HEAD), MESSAGES, sizeof MESSAGES - 1)) *out = TEXT_CONVERSATIONS;
@@ -209,7 +247,7 @@ static enum err_code encode_line(const struct chat *c, const char *line, size_t 
                                  struct token_list *out, struct err *why)
 {
     json_t *j;
-    enum err_code rc = json_parse_line(&j, line, n, number, why);
+    enum err_code rc = json_parse_exact(&j, line, n, number, why);
     if (rc) return rc;
     struct chat_request r = { .messages = json_object_get(j, "messages"), .now = DATE_OF_FILES };
     json_t *tools = json_incref(json_object_get(j, "tools"));

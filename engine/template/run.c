@@ -366,6 +366,6 @@ enum err_code template_render(const struct template *t, const struct template_in
         str_free(&r.marks);
         return r.rc;
     }
-    *out = (struct rendered){ r.out, r.marks };
+    *out = (struct rendered){ r.out, r.marks, r.none_printed };
     return ERR_OK;
 }

@@ -43,6 +43,7 @@ struct template_input {
 struct rendered {
     struct str text;
     struct str from_message; /* as long as text: 1 where a byte came from messages, tools or extra, else 0 */
+    bool none_printed;       /* it has a null of the input or template as the text None */
 };
 void rendered_free(struct rendered *r);
 

@@ -16,6 +16,7 @@ enum value_type {
     VALUE_BOOL,
     VALUE_INT,
     VALUE_FLOAT,
+    VALUE_BIG, /* an integer of more than 64 bits, s: its digits; nothing can be computed with it */
     VALUE_STRING,
     VALUE_LIST, /* also tuples */
     VALUE_DICT, /* also namespaces */
@@ -240,6 +241,7 @@ struct rendering {
     struct str out, marks; /* what is printed; the end is also where new strings are made */
     struct scope *globals;
     int line, depth;
+    bool none_printed; /* as a text of its own, not as a part of another value */
     int64_t steps;
     enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
     enum err_code rc;

@@ -50,13 +50,13 @@ static struct value is_string(struct rendering *r, struct value x, struct args *
 static struct value is_number(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return tpl_bool(tpl_is_number(x)); /* true and false are numbers, as in Python */
+    return tpl_bool(tpl_is_number(x) || x.type == VALUE_BIG); /* true and false are numbers, as in Python */
 }
 
 static struct value is_integer(struct rendering *r, struct value x, struct args *a)
 {
     (void)r, (void)a;
-    return tpl_bool(x.type == VALUE_INT);
+    return tpl_bool(x.type == VALUE_INT || x.type == VALUE_BIG);
 }
 
 static struct value is_float(struct rendering *r, struct value x, struct args *a)

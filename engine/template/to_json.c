@@ -120,6 +120,7 @@ void tpl_emit_json(struct rendering *r, struct value v, const struct json_style 
     switch (v.type) {
     case VALUE_NONE: tpl_emit_c(r, "null"); break;
     case VALUE_BOOL: tpl_emit_c(r, v.b ? "true" : "false"); break;
+    case VALUE_BIG: tpl_emit_text(r, v.s); break;
     case VALUE_INT:
     case VALUE_FLOAT:
         if (v.type == VALUE_FLOAT && !isfinite(v.d))

@@ -230,7 +230,14 @@ static struct value value_from_json(struct rendering *r, const json_t *j, bool m
             tpl_list_add(r, v.list, value_from_json(r, json_array_get(j, i), mark, depth + 1));
         return v;
     }
-    case JSON_STRING: return marked_string(r, json_string_value(j), json_string_length(j), mark);
+    case JSON_STRING:
+        if (json_big_integer(j)) {
+            const char *digits = json_big_integer(j);
+            struct value big = marked_string(r, digits, strlen(digits), mark);
+            big.type = r->rc ? VALUE_UNDEFINED : VALUE_BIG;
+            return big;
+        }
+        return marked_string(r, json_string_value(j), json_string_length(j), mark);
     case JSON_INTEGER: return tpl_int(json_integer_value(j));
     case JSON_REAL: return tpl_float(json_real_value(j));
     case JSON_TRUE:
@@ -360,13 +367,17 @@ static void emit_repr(struct rendering *r, struct value v, int depth)
     }
     switch (v.type) {
     case VALUE_UNDEFINED: tpl_emit_c(r, depth ? "Undefined" : ""); break;
-    case VALUE_NONE: tpl_emit_c(r, "None"); break;
+    case VALUE_NONE:
+        r->none_printed |= !depth;
+        tpl_emit_c(r, "None");
+        break;
     case VALUE_BOOL: tpl_emit_c(r, v.b ? "True" : "False"); break;
     case VALUE_INT:
         snprintf(text, sizeof text, "%" PRId64, v.i);
         tpl_emit_c(r, text);
         break;
     case VALUE_FLOAT: emit_float(r, v.d); break;
+    case VALUE_BIG: tpl_emit_text(r, v.s); break;
     case VALUE_STRING: emit_string_repr(r, v.s); break;
     case VALUE_LIST: emit_list(r, v.list, depth); break;
     case VALUE_DICT: emit_dict(r, v.dict, depth); break;
@@ -391,9 +402,9 @@ void tpl_emit_value(struct rendering *r, struct value v)
 
 const char *tpl_type_name(struct value v)
 {
-    static const char *const NAMES[] = { "undefined value", "none",  "boolean", "number", "number",
-                                         "string",          "list",  "dict",    "loop",   "macro",
-                                         "function",        "method" };
+    static const char *const NAMES[] = { "undefined value", "none",     "boolean", "number", "number",
+                                         "number",          "string",   "list",    "dict",   "loop",
+                                         "macro",           "function", "method" };
     return NAMES[v.type];
 }
 
@@ -407,6 +418,7 @@ bool tpl_truth(struct rendering *r, struct value v)
     case VALUE_BOOL: return v.b;
     case VALUE_INT: return v.i != 0;
     case VALUE_FLOAT: return v.d != 0;
+    case VALUE_BIG: return true;
     case VALUE_STRING: return v.s->n > 0;
     case VALUE_LIST: return v.list->kind == LIST_GENERATOR || v.list->n > 0;
     case VALUE_DICT: return v.dict->is_namespace || v.dict->n > 0;
@@ -476,6 +488,7 @@ static bool value_equal(struct rendering *r, struct value a, struct value b, int
     switch (a.type) {
     case VALUE_UNDEFINED:
     case VALUE_NONE: return true;
+    case VALUE_BIG:
     case VALUE_STRING: return tpl_steps(r, a.s->n / 64) && texts_equal(a.s, b.s);
     case VALUE_LIST:
         if (a.list == b.list || a.list->kind == LIST_GENERATOR || b.list->kind == LIST_GENERATOR)

@@ -217,9 +217,9 @@ static void odd_lines(void **state)
     str_free(&back);
     token_list_free(&l);
     expect_refused(&o, HI "\n\n{\"messages\": [], \"messages\": []}", ERR_FORMAT,
-                   "bad JSON at line 3 column 27: duplicate object key");
+                   "line 3 column 27: duplicate object key");
     expect_refused(&o, BOM "{\"messages\": [{\"role\": \"user\", \"role\": \"tool\", \"content\": \"a\"}]}",
-                   ERR_FORMAT, "bad JSON at line 1 column 37: duplicate object key");
+                   ERR_FORMAT, "line 1 column 37: duplicate object key");
     expect_refused(&o, "[\n" HI "\n]", ERR_FORMAT, "bad JSON at line 1 column");
     CHECK_EQ(text_encode(o.g, o.t, BOM HI, sizeof(BOM HI) - 1, &l, &why), ERR_USAGE);
     CHECK_CONTAINS(why.message, "has no chat template");
@@ -379,6 +379,56 @@ static void test_builtin(void **state)
     close_chat(o);
 }
 
+/* "content": null beside calls of tools: templates that look for it get it, others an empty text. Integers of
+ * more than 64 bits and U+0000 reach the template. */
+static void texts_of_requests(void **state)
+{
+    static const char CALL[] =
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":"
+        "{\"name\":\"f\",\"arguments\":{\"n\":18446744073709551615,\"x\":0.1}}}]}]}",
+                      ABSENT[] = "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}",
+                      NOTHING[] = "{\"messages\":[{\"role\":\"assistant\",\"content\":null}]}",
+                      ZERO[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]}";
+    static const struct {
+        const char *chat_template, *line, *want;
+        size_t n;
+    } CASES[] = {
+        { "<{{ messages[0].content }}>", CALL, "<>", 2 },
+        { "<{{ messages[0].content + '!' }}>", CALL, "<!>", 3 },
+        { "<{{ messages[0]['content'] | trim }}>", CALL, "<>", 2 },
+        { "<{{ 'x' ~ messages[0].content }}>", CALL, "<x>", 3 },
+        { "{% if messages[0].content is none %}null{% else %}text{% endif %}", CALL, "null", 4 },
+        { "{% if messages[0].content %}text{% else %}nothing{% endif %}", CALL, "nothing", 7 },
+        { "{{ messages[0].content | tojson }}", CALL, "null", 4 },
+        { "<{{ messages[0].content + '!' }}>", ABSENT, "<!>", 3 },
+        { "<{{ messages[0].content }}>", NOTHING, "<None>", 6 }, /* as Jinja writes it: no call explains it */
+        { "{{ messages[0].content }}{{ none }}", CALL, "NoneNone", 8 },
+        { "{{ messages[0].tool_calls[0].function.arguments | tojson }}", CALL,
+          "{\"n\": 18446744073709551615, \"x\": 0.1}", 37 },
+        { "{{ messages[0].tool_calls[0].function.arguments.n }}", CALL, "18446744073709551615", 20 },
+        { "{% if messages[0].tool_calls[0].function.arguments.n is integer %}yes{% endif %}", CALL, "yes",
+          3 },
+        { "{{ messages[0].content }}", ZERO, "a\0b", 3 },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct opened o = open_chat(CASES[i].chat_template);
+        struct token_list l = { 0 };
+        struct str back = { 0 };
+        struct err why = { 0 };
+        CHECK_OK(conversations_encode(o.c, CASES[i].line, strlen(CASES[i].line), &l, &why));
+        CHECK_OK(tokenizer_decode(o.t, l.ids, l.n, true, &back, &why));
+        if (back.len != CASES[i].n || memcmp(str_text(&back), CASES[i].want, back.len) != 0)
+            fail_msg("case %zu: '%s', want '%s'", i, str_text(&back), CASES[i].want);
+        token_list_free(&l);
+        str_free(&back);
+        close_chat(o);
+    }
+    struct opened o = open_chat("{{ messages[0].tool_calls[0].function.arguments.n + 1 }}");
+    expect_refused(&o, CALL, ERR_FORMAT, "number"); /* said, not computed wrongly */
+    close_chat(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +441,7 @@ int main(void)
         cmocka_unit_test(odd_lines),
         cmocka_unit_test(without_a_template),
         cmocka_unit_test(a_template_for_tools),
+        cmocka_unit_test(texts_of_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
