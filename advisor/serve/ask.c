@@ -32,7 +32,7 @@ struct field {
 
 static bool field_wrong(const struct field *f, const json_t *value, struct refusal *no)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = json_line(value);
     refuse(no, 400, "invalid_value", f->name, "%s: expected %s, found %.80s", f->name, f->expects,
            text ? text : "a value that is too long");
     free(text);
@@ -54,9 +54,19 @@ static bool field_int(struct ask *a, const struct field *f, json_t *value, struc
     return true;
 }
 
+/* Any integer of 64 bits, with or without a sign. */
 static bool field_seed(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
 {
-    return a->seed_given = field_int(a, f, value, no);
+    const char *big = json_big_integer(value);
+    uint64_t seed;
+    a->seed_given = true;
+    if (json_is_integer(value))
+        a->seed = json_integer_value(value);
+    else if (big && str_to_u64(big, &seed))
+        a->seed = (int64_t)seed;
+    else
+        return field_int(a, f, value, no);
+    return true;
 }
 
 static bool field_number(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
@@ -67,10 +77,11 @@ static bool field_number(struct ask *a, const struct field *f, json_t *value, st
     return true;
 }
 
+/* A text without U+0000. */
 static bool field_text(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
 {
-    if (!json_is_string(value)) return field_wrong(f, value, no);
-    *(const char **)((char *)a + f->offset) = json_string_value(value);
+    if (!json_text(value)) return field_wrong(f, value, no);
+    *(const char **)((char *)a + f->offset) = json_text(value);
     return true;
 }
 
@@ -91,7 +102,7 @@ static bool field_tools(struct ask *a, const struct field *f, json_t *value, str
     json_array_foreach(value, i, tool)
     {
         const json_t *function = json_object_get(tool, "function");
-        if (!json_is_string(json_object_get(function ? function : tool, "name")))
+        if (!json_text(json_object_get(function ? function : tool, "name")))
             return refuse(no, 400, "invalid_value", f->name,
                           "tools[%zu]: expected {\"type\": \"function\", \"function\": {\"name\": ...}}", i);
     }
@@ -101,7 +112,7 @@ static bool field_tools(struct ask *a, const struct field *f, json_t *value, str
 /* Forcing a call would need a grammar. */
 static bool field_tool_choice(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
 {
-    const char *choice = json_string_value(value);
+    const char *choice = json_text(value);
     a->no_tools = choice && !strcmp(choice, "none");
     return a->no_tools || (choice && !strcmp(choice, "auto")) ||
            refuse(no, 400, "unsupported_value", f->name, "%s: this server supports only %s; leave it out",
@@ -126,7 +137,8 @@ static bool field_ignored(struct ask *a, const struct field *f, json_t *value, s
 static bool field_neutral(struct ask *a, const struct field *f, json_t *value, struct refusal *no)
 {
     (void)a;
-    json_t *only = json_loads(f->expects, JSON_DECODE_ANY, NULL);
+    json_t *only = NULL;
+    if (json_parse(&only, f->expects, strlen(f->expects), NULL)) return false;
     const bool same = json_is_number(only) && json_is_number(value)
                           ? json_number_value(only) == json_number_value(value)
                           : json_equal(only, value);
@@ -159,14 +171,14 @@ static bool field_prompt(struct ask *a, const struct field *f, json_t *value, st
     size_t i;
     json_t *one;
     a->prompt = value;
-    if (json_is_string(value) || a->endpoint == ENDPOINT_TOKENIZE)
-        return json_is_string(value) || field_wrong(f, value, no);
+    if (json_is_text(value) || a->endpoint == ENDPOINT_TOKENIZE)
+        return json_is_text(value) || field_wrong(f, value, no);
     if (!json_is_array(value) || !json_array_size(value)) return field_wrong(f, value, no);
     if (is_ids(value)) return true;
     if (json_array_size(value) > CHOICES_MOST)
         return refuse(no, 400, "invalid_value", f->name, "prompt: %zu prompts: expected at most %d",
                       json_array_size(value), CHOICES_MOST);
-    json_array_foreach(value, i, one) if (!json_is_string(one) &&
+    json_array_foreach(value, i, one) if (!json_is_text(one) &&
                                           !(json_is_array(one) && is_ids(one))) return field_wrong(f, value,
                                                                                                    no);
     return true;
@@ -176,14 +188,14 @@ static bool field_stop(struct ask *a, const struct field *f, json_t *value, stru
 {
     size_t i;
     json_t *one;
-    if (json_is_string(value)) {
-        a->stop[a->stops++] = json_string_value(value);
+    if (json_text(value)) {
+        a->stop[a->stops++] = json_text(value);
     } else {
         if (!json_is_array(value) || json_array_size(value) > STOPS_MOST) return field_wrong(f, value, no);
         json_array_foreach(value, i, one)
         {
-            if (!json_is_string(one)) return field_wrong(f, value, no);
-            a->stop[a->stops++] = json_string_value(one);
+            if (!json_text(one)) return field_wrong(f, value, no);
+            a->stop[a->stops++] = json_text(one);
         }
     }
     for (i = 0; i < (size_t)a->stops; i++)
@@ -229,10 +241,9 @@ static void message_open_arguments(json_t *message)
     {
         json_t *function = json_object_get(call, "function");
         const json_t *text = json_object_get(function, "arguments");
-        json_t *arguments = json_is_string(text)
-                                ? json_loadb(json_string_value(text), json_string_length(text),
-                                             JSON_REJECT_DUPLICATES, NULL)
-                                : NULL;
+        json_t *arguments = NULL;
+        if (json_is_text(text))
+            json_parse_exact(&arguments, json_string_value(text), json_string_length(text), 1, NULL);
         if (json_is_object(arguments))
             json_object_set_new(function, "arguments", arguments);
         else
@@ -251,14 +262,14 @@ static bool field_messages(struct ask *a, const struct field *f, json_t *value, 
     json_array_foreach(value, i, message)
     {
         const json_t *parts = json_object_get(message, "content");
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+        if (!json_is_object(message) || !json_text(json_object_get(message, "role")))
             return refuse(no, 400, "invalid_value", f->name,
                           "messages[%zu]: expected an object with a role, e.g. \"role\": \"user\"", i);
         json_t *copy = json_copy(message);
         json_array_append_new(a->messages, copy);
         message_open_arguments(copy);
         if (!json_is_array(parts)) {
-            if (parts && !json_is_string(parts) && !json_is_null(parts))
+            if (parts && !json_is_text(parts) && !json_is_null(parts))
                 return refuse(no, 400, "invalid_value", f->name,
                               "messages[%zu].content: expected a text or a list of parts", i);
             continue;
@@ -267,7 +278,7 @@ static bool field_messages(struct ask *a, const struct field *f, json_t *value, 
         json_array_foreach((json_t *)(uintptr_t)parts, k, part)
         {
             const json_t *t = json_object_get(part, "text");
-            if (!json_is_string(t)) {
+            if (!json_is_text(t)) {
                 str_free(&text);
                 return refuse(no, 400, "unsupported_value", f->name,
                               "messages[%zu].content[%zu]: this server reads parts of type \"text\" only", i,
@@ -312,8 +323,8 @@ static const struct field FIELDS[] = {
     { .name = "repeat_last_n", .endpoints = C | M, .read = field_int, .offset = AT(repeat_last), .min = 0, .max = 1 << 24,
       .expects = "a whole number of at least 0" },
     { .name = "seed", .endpoints = C | M, .read = field_seed, .offset = AT(seed), .min = -9007199254740992.0, .max = 9007199254740992.0,
-      .expects = ANY_INT },
-    { .name = "stop", .endpoints = C | M, .read = field_stop, .expects = "a text, or a list of at most 4 texts, none of them empty" },
+      .expects = "a whole number from -2^63 to 2^64-1" },
+    { .name = "stop", .endpoints = C | M, .read = field_stop, .expects = "a text, or a list of at most 4 texts, none of them empty or with U+0000" },
     { .name = "n", .endpoints = C | M, .read = field_int, .offset = AT(choices), .min = 1, .max = CHOICES_MOST,
       .expects = "a whole number from 1 to 128" },
     { .name = "best_of", .endpoints = C, .read = field_int, .offset = AT(best_of), .min = 1, .max = CHOICES_MOST,
@@ -433,8 +444,8 @@ bool ask_parse(struct ask *out, enum endpoint endpoint, const char *body, size_t
                          .repeat_penalty = (double)plain.repeat_penalty,
                          .repeat_last = plain.repeat_last,
                          .add_special = true };
-    if (json_parse(&out->body, body, n, &why))
-        return refuse(no, why.code == ERR_NOMEM ? 500 : 400, "invalid_json", NULL, "the body is not JSON: %s",
+    if (json_parse_exact(&out->body, body, n, 1, &why))
+        return refuse(no, why.code == ERR_NOMEM ? 500 : 400, "invalid_json", NULL, "the body: %s",
                       why.message);
     if (!json_is_object(out->body))
         return refuse(no, 400, "invalid_json", NULL, "the body: expected a JSON object");

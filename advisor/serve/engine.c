@@ -125,7 +125,10 @@ static bool answer_add(struct engine *e, struct answer *a, const struct serving_
     bool ok = !tokenizer_piece(e->s->tokenizer, t->token, false, &piece, NULL);
     if (ok && !piece.len && a->reader.style) { /* a control token can mark a call */
         ok = !tokenizer_piece(e->s->tokenizer, t->token, true, &piece, NULL);
-        if (!tool_style_marks(a->reader.style, str_text(&piece))) str_clear(&piece);
+        if (!tool_style_marks(a->reader.style, str_text(&piece))) {
+            tool_reader_control(&a->reader, str_text(&piece));
+            str_clear(&piece);
+        }
     }
     if (ok && a->call->ask.top >= 0) ok = answer_note(a, t, piece.len);
     a->bytes += piece.len;

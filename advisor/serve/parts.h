@@ -89,6 +89,13 @@ struct note {
     struct token_chance top[SERVING_TOP_MOST];
 };
 
+/* Characters of a text that comes in pieces. */
+struct character_count {
+    size_t characters; /* complete */
+    char begun[4];     /* [n] bytes of the next one */
+    size_t n;
+};
+
 /* One choice of a request. Used by the engine's thread only, after it was prepared. */
 struct answer {
     struct call *call;
@@ -102,8 +109,8 @@ struct answer {
     int call_count;
     struct note *notes;
     int note_count, note_cap;
-    size_t bytes;           /* of all tokens so far */
-    size_t sent_characters; /* for text_offset */
+    size_t bytes;                 /* of all tokens so far */
+    struct character_count noted; /* of the tokens whose notes were sent, for text_offset */
     int made, cached, preemptions;
     double *gaps; /* [gap_count] seconds between its tokens; only with limits */
     int gap_count, gap_cap;

@@ -101,6 +101,18 @@ static bool call_set_most(const struct server *s, struct call *c)
     return true;
 }
 
+/* The last tokens of its prompt: they may begin a thought. */
+static void answer_read_prompt(const struct server *s, struct answer *a)
+{
+    enum { LAST = 8 };
+    const struct token_list *prompt = &a->call->prompts[a->prompt];
+    struct str text = { 0 };
+    for (int64_t i = MAX(prompt->n - LAST, 0); i < prompt->n; i++)
+        tokenizer_piece(s->tokenizer, prompt->ids[i], true, &text, NULL);
+    tool_reader_prompt(&a->reader, str_text(&text), text.len);
+    str_free(&text);
+}
+
 static bool call_add_answers(const struct server *s, struct call *c)
 {
     const struct tool_style *style = json_array_size(c->ask.tools) ? s->tool_style : NULL;
@@ -108,13 +120,15 @@ static bool call_add_answers(const struct server *s, struct call *c)
     c->answers = calloc((size_t)n, sizeof *c->answers);
     if (!c->answers) return refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answers");
     c->answer_count = c->left = n;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         c->answers[i] = (struct answer){ .call = c,
                                          .index = i,
                                          .prompt = i / (int)c->ask.choices,
                                          .reader = { .style = style, .tools = c->ask.tools },
                                          .calls = style ? json_array() : NULL,
                                          .held = { .stop = c->ask.stop, .stops = (int)c->ask.stops } };
+        if (style) answer_read_prompt(s, &c->answers[i]);
+    }
     return true;
 }
 

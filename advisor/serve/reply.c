@@ -24,12 +24,41 @@ json_t *reply_text(const char *bytes, size_t n)
     return text;
 }
 
-static size_t characters_of(const char *bytes, size_t n)
+/* Counts the characters of a text that comes in pieces, as reply_text shows it: those that are complete. */
+static void characters_add(struct character_count *count, const char *bytes, size_t n)
 {
-    size_t count = 0;
-    uint32_t c;
-    for (size_t used; n; bytes += used, n -= used, count++) used = str_utf8_next(bytes, n, &c);
-    return count;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t c;
+        count->begun[count->n++] = bytes[i];
+        while (count->n > str_utf8_unfinished(count->begun, count->n)) {
+            const size_t used = str_utf8_next(count->begun, count->n, &c);
+            count->n -= used;
+            memmove(count->begun, count->begun + used, count->n);
+            count->characters++;
+        }
+    }
+}
+
+static bool is_utf8(const char *bytes, size_t n)
+{
+    json_t *text = json_stringn(bytes, n);
+    json_decref(text);
+    return text != NULL;
+}
+
+/* The name of a token in log-probabilities. One that is no UTF-8, because it is a part of a character, is
+ * written as its bytes, as OpenAI does: bytes:\xe2\x80 in completions, \xe2\x80 in chat. So different tokens
+ * keep different names. */
+static json_t *token_name(const struct str *piece, const char *prefix)
+{
+    if (is_utf8(str_text(piece), piece->len)) return json_stringn(str_text(piece), piece->len);
+    struct str name = { 0 };
+    str_append(&name, prefix);
+    for (size_t i = 0; i < piece->len; i++)
+        str_printf(&name, "\\x%02x", (unsigned)(unsigned char)piece->data[i]);
+    json_t *out = json_stringn(str_text(&name), name.len);
+    str_free(&name);
+    return out;
 }
 
 /* The bytes of a token, control tokens with their name. */
@@ -94,7 +123,7 @@ static json_t *chance_json(const struct server *s, int32_t token, double logprob
     struct str piece = { 0 };
     json_t *o = json_object(), *bytes = json_array();
     piece_of(s, token, &piece);
-    json_put(o, "token", reply_text(str_text(&piece), piece.len));
+    json_put(o, "token", token_name(&piece, ""));
     json_put_num(o, "logprob", logprob);
     for (size_t i = 0; i < piece.len; i++)
         json_array_append_new(bytes, json_integer((unsigned char)piece.data[i]));
@@ -118,7 +147,26 @@ static json_t *chat_logprobs(const struct server *s, const struct answer *a, int
     return o;
 }
 
-/* Of completions: lists side by side. text_offset counts characters from the beginning of the answer. */
+/* {NAME: log-probability}, likeliest first. Of tokens with the same name, the likeliest is in it. */
+static json_t *completion_top(const struct server *s, const struct note *t)
+{
+    struct str piece = { 0 };
+    json_t *top = json_object();
+    for (int k = 0; k < t->top_count; k++) {
+        piece_of(s, t->top[k].token, &piece);
+        json_t *name = token_name(&piece, "bytes:");
+        const char *key = json_string_value(name);
+        const size_t n = json_string_length(name);
+        if (!json_object_getn(top, key, n))
+            json_object_setn_new(top, key, n, json_num((double)t->top[k].logprob));
+        json_decref(name);
+    }
+    str_free(&piece);
+    return top;
+}
+
+/* Of completions: lists side by side. text_offset counts characters from the beginning of the answer; a token
+ * that goes on with a character has the place of this character. */
 static json_t *completion_logprobs(const struct server *s, struct answer *a, int count)
 {
     struct str piece = { 0 };
@@ -126,20 +174,12 @@ static json_t *completion_logprobs(const struct server *s, struct answer *a, int
            *offsets = json_array();
     for (int i = 0; i < count; i++) {
         const struct note *t = &a->notes[i];
-        json_t *top = json_object();
         piece_of(s, t->token, &piece);
-        json_array_append_new(tokens, reply_text(str_text(&piece), piece.len));
+        json_array_append_new(tokens, token_name(&piece, "bytes:"));
         json_array_append_new(chances, json_num((double)t->logprob));
-        json_array_append_new(offsets, json_integer((json_int_t)a->sent_characters));
-        if (t->bytes) a->sent_characters += characters_of(str_text(&piece), piece.len);
-        for (int k = 0; k < t->top_count; k++) {
-            piece_of(s, t->top[k].token, &piece);
-            json_t *name = reply_text(str_text(&piece), piece.len);
-            json_object_setn_new(top, json_string_value(name), json_string_length(name),
-                                 json_num((double)t->top[k].logprob));
-            json_decref(name);
-        }
-        json_array_append_new(tops, top);
+        json_array_append_new(offsets, json_integer((json_int_t)a->noted.characters));
+        if (t->bytes) characters_add(&a->noted, str_text(&piece), piece.len);
+        json_array_append_new(tops, completion_top(s, t));
     }
     json_put(o, "tokens", tokens);
     json_put(o, "token_logprobs", chances);

@@ -143,9 +143,9 @@ static void wrong_requests_are_refused(void **state)
         enum endpoint endpoint;
         const char *body, *param, *says;
     } CASES[] = {
-        { ENDPOINT_COMPLETIONS, "", "", "not JSON" },
+        { ENDPOINT_COMPLETIONS, "", "", "bad JSON" },
         { ENDPOINT_COMPLETIONS, "[]", "", "expected a JSON object" },
-        { ENDPOINT_COMPLETIONS, "{\"prompt\":\"x\",\"prompt\":\"y\"}", "", "not JSON" },
+        { ENDPOINT_COMPLETIONS, "{\"prompt\":\"x\",\"prompt\":\"y\"}", "", "duplicate object key" },
         { ENDPOINT_COMPLETIONS, "{}", "prompt", "found none" },
         { ENDPOINT_COMPLETIONS, "{\"prompt\":5}", "prompt", "found 5" },
         { ENDPOINT_COMPLETIONS, "{\"prompt\":[]}", "prompt", "found []" },

@@ -71,6 +71,74 @@ static const struct {
       "The answer is {\"name\": \"add\", \"parameters\": {}}", "" },
     { LLAMA, "<|python", "<|python", "" },
     { LLAMA, "", "", "" },
+    /* marks, brackets and quotes in strings are part of them */
+    { HERMES,
+      "<tool_call>{\"name\": \"add\", \"arguments\": {\"t\": \"</tool_call> {[\\\"<tool_call>\"}}</tool_call>",
+      "", "add {\"t\":\"</tool_call> {[\\\"<tool_call>\"}\n" },
+    { HERMES,
+      "<tool_call>{\"name\": \"add\", \"arguments\": {\"t\": \"</tool_call>\"}}</tool_call> x "
+      "<tool_call>{\"name\": \"weather\", \"arguments\": {\"t\": \"}\\\\\"}}</tool_call> y",
+      " x y", "add {\"t\":\"</tool_call>\"}\nweather {\"t\":\"}\\\\\"}\n" },
+    { MISTRAL, "[TOOL_CALLS]add[ARGS]{\"t\": \"[TOOL_CALLS]weather[ARGS]{}\"}", "",
+      "add {\"t\":\"[TOOL_CALLS]weather[ARGS]{}\"}\n" },
+    { LLAMA, "{\"name\": \"add\", \"parameters\": {\"t\": \"<|python_tag|>}; {\"}}", "",
+      "add {\"t\":\"<|python_tag|>}; {\"}\n" },
+    /* numbers stay as they are; U+0000 is a character */
+    { HERMES,
+      "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 0.1, \"b\": 18446744073709551615}}</tool_call>",
+      "", "add {\"a\":0.1,\"b\":18446744073709551615}\n" },
+    { MISTRAL,
+      "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": -99999999999999999999, \"b\": [1.5]}}]", "",
+      "add {\"a\":-99999999999999999999,\"b\":[1.5]}\n" },
+    { LLAMA, "{\"name\": \"add\", \"parameters\": {\"a\": 18446744073709551616, \"b\": \"x\\u0000y\"}}", "",
+      "add {\"a\":18446744073709551616,\"b\":\"x\\u0000y\"}\n" },
+    { HERMES, "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \"\\u0000\"}}</tool_call>", "",
+      "add {\"a\":\"\\u0000\"}\n" },
+    { HERMES, "<tool_call>{\"name\": \"add\\u0000\", \"arguments\": {}}</tool_call>",
+      "<tool_call>{\"name\": \"add\\u0000\", \"arguments\": {}}</tool_call>", "" },
+    { HERMES,
+      "<tool_call>{\"name\": \"add\", \"arguments\": \"{\\\"a\\\": 18446744073709551615}\"}</tool_call>", "",
+      "add {\"a\": 18446744073709551615}\n" },
+    /* thoughts are not carried out */
+    { HERMES, "<think>I could <tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>\n</think>\n\nNo.",
+      "<think>I could <tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>\n</think>\n\nNo.", "" },
+    { HERMES,
+      "\n<think>\n<tool_call>{\"name\": \"rm\"</think>\n<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>",
+      "\n<think>\n<tool_call>{\"name\": \"rm\"</think>", "add {}\n" },
+    { HERMES, "<think><tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>",
+      "<think><tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>", "" },
+    { MISTRAL, "[THINK][TOOL_CALLS]add[ARGS]{}[/THINK][TOOL_CALLS]weather[ARGS]{}",
+      "[THINK][TOOL_CALLS]add[ARGS]{}[/THINK]", "weather {}\n" },
+    { LLAMA32, "<think>{\"name\": \"add\"}</think>{\"name\": \"add\", \"parameters\": {}}",
+      "<think>{\"name\": \"add\"}</think>", "add {}\n" },
+    { HERMES, "<thinking> <tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>", "<thinking>",
+      "add {}\n" },
+    { HERMES, "The tag <think> is text. <tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>",
+      "The tag <think> is text.", "add {}\n" },
+    /* a call that the limit of tokens cut off is none, nor is what its strings have in them */
+    { HERMES,
+      "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": \"add\", \"argu",
+      "\n<tool_call>{\"name\": \"add\", \"argu", "add {}\n" },
+    { MISTRAL, "[TOOL_CALLS]add[ARGS]{}[TOOL_CALLS]weather[ARGS]{\"t\": \"[TOOL_CALLS]add[ARGS]{}",
+      "[TOOL_CALLS]weather[ARGS]{\"t\": \"[TOOL_CALLS]add[ARGS]{}", "add {}\n" },
+    { HERMES, "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_c", "", "add {}\n" },
+    { MISTRAL, "[TOOL_CALLS]rm[ARGS]{\"t\": \"[TOOL_CALLS]add[ARGS]{}\"}",
+      "[TOOL_CALLS]rm[ARGS]{\"t\": \"[TOOL_CALLS]add[ARGS]{}\"}", "" },
+    /* a broken call does not hide the next one */
+    { HERMES,
+      "<tool_call>{\"name\": \"add\", \"argu</tool_call>\n<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>",
+      "<tool_call>{\"name\": \"add\", \"argu</tool_call>", "add {}\n" },
+    { HERMES, "<tool_call>{\"name\": \"add\", \"arguments\": {}} and more</tool_call>",
+      "<tool_call>{\"name\": \"add\", \"arguments\": {}} and more</tool_call>", "" },
+    /* text around calls; a fence of code around one is text */
+    { MISTRAL, "[TOOL_CALLS]add[ARGS]{\"a\": 1} and then text", " and then text", "add {\"a\":1}\n" },
+    { HERMES, "```json\n<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>\n```", "```json\n```",
+      "add {}\n" },
+    { HERMES, "```json\n{\"name\": \"add\", \"arguments\": {}}\n```",
+      "```json\n{\"name\": \"add\", \"arguments\": {}}\n```", "" },
+    { HERMES,
+      "<tool_call>[{\"name\": \"add\", \"arguments\": {\"a\": [[]]}}, {\"name\": \"weather\"}]</tool_call>",
+      "", "add {\"a\":[[]]}\nweather {}\n" },
     { NO, "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>",
       "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>", "" },
 };
@@ -107,6 +175,39 @@ static void calls_are_found(void **state)
     CHECK_OK(json_parse(&tools, TOOLS, sizeof TOOLS - 1, &why));
     for (size_t i = 0; i < COUNT_OF(CASES); i++)
         for (unsigned seed = 0; seed < 40; seed++) read_in_pieces(i, tools, seed);
+    json_decref(tools);
+}
+
+/* The prompt, or a token that is no text, can begin a thought. */
+static void thoughts(void **state)
+{
+    static const char CALL[] = "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>";
+    static const struct {
+        const char *prompt, *control;
+        bool called;
+    } BEGIN[] = { { "<|im_start|>assistant\n<think>\n", "", false },
+                  { "<|im_start|>assistant\n<think>\n\n</think>\n\n", "", true },
+                  { "assistant\n", "[THINK]", false },
+                  { "[THINK]", "[/THINK]", true },
+                  { "", "", true } };
+    struct err why = { 0 };
+    json_t *tools;
+    (void)state;
+    CHECK_OK(json_parse(&tools, TOOLS, sizeof TOOLS - 1, &why));
+    for (size_t i = 0; i < COUNT_OF(BEGIN); i++) {
+        struct tool_reader r = { .style = tool_style_find(HERMES), .tools = tools };
+        struct str out = { 0 };
+        json_t *calls = json_array();
+        tool_reader_prompt(&r, BEGIN[i].prompt, strlen(BEGIN[i].prompt));
+        tool_reader_control(&r, BEGIN[i].control);
+        tool_reader_push(&r, CALL, sizeof CALL - 1, &out, calls);
+        tool_reader_finish(&r, &out, calls);
+        CHECK_EQ(json_array_size(calls), BEGIN[i].called);
+        CHECK_STR(str_text(&out), BEGIN[i].called ? "" : CALL);
+        json_decref(calls);
+        str_free(&out);
+        tool_reader_free(&r);
+    }
     json_decref(tools);
 }
 
@@ -253,7 +354,8 @@ static void requests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_are_found), cmocka_unit_test(styles),
-                                        cmocka_unit_test(answers), cmocka_unit_test(requests) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_are_found), cmocka_unit_test(thoughts),
+                                        cmocka_unit_test(styles), cmocka_unit_test(answers),
+                                        cmocka_unit_test(requests) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
