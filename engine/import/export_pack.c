@@ -69,7 +69,7 @@ static enum err_code unpack(struct unpacked *u, const struct gguf_tensor *t, con
 static enum err_code scales_check(const struct unpacked *u, const struct gguf_tensor *t, struct err *why)
 {
     for (int64_t i = 0; i < u->rows * u->groups; i++)
-        if (f16_to_f32(f16_from_f32(u->scale[i])) != u->scale[i])
+        if (!isfinite(u->scale[i]) || f16_to_f32(f16_from_f32(u->scale[i])) != u->scale[i])
             return err_set(why, ERR_USAGE, "tensor '%s' has a scale of %g, which binary16 cannot hold",
                            t->name, (double)u->scale[i]);
     return ERR_OK;

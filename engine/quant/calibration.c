@@ -64,7 +64,8 @@ struct calibration_input *calibration_add(struct calibration *c, const char *con
     in->part_count = arena_alloc(a, (size_t)parts * sizeof *in->part_count);
     in->sum_squares = arena_alloc(a, (size_t)parts * bytes);
     in->mean_square = arena_alloc(a, (size_t)parts * bytes);
-    bool allocated = in->tensors && in->part_count && in->sum_squares && in->mean_square;
+    in->importance = arena_alloc(a, (size_t)parts * bytes);
+    bool allocated = in->tensors && in->part_count && in->sum_squares && in->mean_square && in->importance;
     for (int i = 0; i < count && allocated; i++) allocated = (in->tensors[i] = arena_strdup(a, tensors[i]));
     if (batches > 0) {
         for (int i = 0; i < CALIBRATION_COLUMNS && allocated; i++)
@@ -196,6 +197,37 @@ static void input_average(struct calibration_input *in)
     }
 }
 
+/* Importances of n columns. The floor is below all that differ in an ordinary text. Encoders use squares of
+ * products of importance and weight: a mean near 1 keeps them in the range of f32; a power of two changes no
+ * other bit. */
+static int64_t importance_set(float *out, const float *mean_square, int64_t n)
+{
+    enum { ORDINARY = 20 }; /* binary orders of magnitude */
+    const double floor_of_mean = 1e-8;
+    double sum = 0;
+    int64_t floored = 0;
+    int exponent = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)mean_square[i];
+    frexp(sum / (double)n, &exponent);
+    if (abs(exponent) <= ORDINARY) exponent = 0;
+    const double mean = sum > 0 ? ldexp(sum / (double)n, -exponent) : 1,
+                 least = sum > 0 ? mean * floor_of_mean : 1;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = ldexp((double)mean_square[i], -exponent);
+        floored += v < least;
+        out[i] = (float)fmax(v, least);
+    }
+    return floored;
+}
+
+static void input_weigh(struct calibration_input *in)
+{
+    in->floored = 0;
+    for (int p = 0; p < in->parts; p++)
+        in->floored += importance_set(in->importance + p * in->cols, in->mean_square + p * in->cols,
+                                      in->cols);
+}
+
 enum err_code calibration_finish(struct calibration *c, struct err *why)
 {
     if (!c->input_count) return err_set(why, ERR_FORMAT, "the calibration is empty: it contains no matrix");
@@ -204,6 +236,7 @@ enum err_code calibration_finish(struct calibration *c, struct err *why)
         input_average(in);
         enum err_code rc = input_check(in, why);
         if (rc) return rc;
+        input_weigh(in);
     }
     enum err_code rc = calibration_sort_names(c, why);
     if (rc) return rc;
@@ -225,7 +258,7 @@ const struct calibration_input *calibration_find(const struct calibration *c, co
 const float *calibration_importance(const struct calibration_input *in, int64_t cols, int64_t part)
 {
     /* legacy imatrix files do not say how many matrices their values belong to */
-    return in->mean_square + (in->parts > 1 || in->cols > cols ? part * cols : 0);
+    return in->importance + (in->parts > 1 || in->cols > cols ? part * cols : 0);
 }
 
 const struct calibration_input *calibration_at(const struct calibration *c, int i)

@@ -30,6 +30,11 @@ struct calibration_input {
     /* [parts][cols] sum_squares / part_count, the diagonal second moment: importance of a column. Of a matrix
      * that no row reached: the mean over the rows of all. */
     float *mean_square;
+    /* [parts][cols] what encoders weigh columns with: mean_square, of which the smallest are raised to a
+     * floor, so that a block of columns that were never active keeps its weights; and divided by a power of
+     * two where sums of squares would leave the range of f32. */
+    float *importance;
+    int64_t floored; /* columns of all parts that were raised */
 
     /* NULL and 0 in calibrations that come from an imatrix file. */
     float *mean_abs, *max_abs, *min, *max; /* over all tokens */

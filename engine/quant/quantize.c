@@ -282,6 +282,7 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
     if ((rc = units_plan(&q, why))) goto done;
     if ((rc = quantize_calibrate(&q, why))) goto done;
     if ((rc = units_check_importance(&q, why))) goto done;
+    quantize_note_floored(&q);
     if ((rc = threadpool_open(&q.pool, &pool, why))) goto done;
     if ((rc = quantization_open_target(&q, out_path, why))) goto done;
     if ((rc = quantization_write_units(&q, why))) goto done;

@@ -1,4 +1,6 @@
 /* Obtains the activation statistics and the sample text that a method needs. */
+#include <inttypes.h>
+
 #include <stdlib.h>
 
 #include "engine/arch/arch.h"
@@ -58,6 +60,28 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
                   m->name);
     const enum err_code rc = calibration_obtain(&q->calibration, q->source, &o, why);
     return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
+}
+
+void quantize_note_floored(const struct quantization *q)
+{
+    int64_t floored = 0, columns = 0, matrices = 0;
+    for (int64_t i = 0; i < q->count; i++) {
+        const struct unit *u = &q->units[i];
+        const struct calibration_input *in = u->converts && u->by_method && u->format->weighted
+                                                 ? calibration_find(q->calibration, u->source->name)
+                                                 : NULL;
+        if (!in || !q->params.method->rows || !in->floored) continue;
+        floored += in->floored;
+        columns += in->parts * in->cols;
+        matrices++;
+    }
+    if (floored)
+        log_write(
+            q->options->log, LOG_WARN,
+            "%" PRId64 " of %" PRId64 " columns in %" PRId64
+            " matrices have an importance of 0 or nearly 0 in %s: they count with 1e-8 of the mean of their "
+            "matrix (all equally where all are 0); a longer calibration text may reach them",
+            floored, columns, matrices, calibration_name(q->calibration));
 }
 
 enum err_code quantize_samples(const struct quantization *q, struct samples *s, int32_t **ids,

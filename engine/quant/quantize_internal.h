@@ -28,6 +28,7 @@ struct quantization {
     int64_t count;
     int64_t done, total; /* bytes of the source, for progress */
     int64_t layer_bytes; /* source bytes of the layer being converted */
+    int64_t clipped;     /* values of the tensor being converted that are beyond the range of its format */
 };
 
 /* Decide how each tensor is converted, from headers alone. q->units is owned by the caller. Errors: see
@@ -41,6 +42,8 @@ void unit_list_companions(const struct quantization *q, struct unit *u);
 
 /* Set q->calibration if the method needs one. ERR_USAGE: calib= cannot be used with this method. */
 enum err_code quantize_calibrate(struct quantization *q, struct err *why);
+/* Log how many columns have so little importance that it was raised, if any. */
+void quantize_note_floored(const struct quantization *q);
 /* Token ids of up to s->count sequences of s->tokens from the calibration's text; s->count is set to the
  * number found. *ids [count][tokens] is owned by the caller. ERR_USAGE: the calibration has no text. */
 enum err_code quantize_samples(const struct quantization *q, struct samples *s, int32_t **ids,
@@ -66,6 +69,22 @@ void companions_free(struct tensor_job *job);
 /* Write an encoded job and its companion tensors to the file. */
 enum err_code unit_put(struct quantization *q, const struct unit *u, const struct tensor_job *job,
                        struct err *why);
+/* Encoded rows of a unit. */
+struct checked {
+    const float *x; /* [rows][columns] what they were encoded from; NULL: they are the source's */
+    const void *out;
+    int64_t first_row, rows;
+    bool clips; /* add values that the format clipped to q->clipped */
+};
+/* quantize_check.c: whether all values that were encoded in this format are finite numbers. ERR_FORMAT names
+ * the tensor, the first bad place, and what to do. */
+enum err_code encoded_check(struct quantization *q, const struct unit *u, const struct format *format,
+                            const struct checked *what, struct err *why);
+/* The same of the job's companion tensors in floats. */
+enum err_code companions_check(const struct tensor_job *job, struct err *why);
+/* Log how many values of the unit were clipped, if any. */
+void quantize_note_clipped(struct quantization *q, const struct unit *u);
+
 /* Whether an earlier, interrupted run already wrote this unit. */
 bool unit_finished(const struct quantization *q, const struct unit *u);
 

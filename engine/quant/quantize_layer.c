@@ -87,7 +87,9 @@ static enum err_code layer_put_unquantized(struct layer_work *w, struct unit *u,
                                            bool changed, struct err *why)
 {
     if (!changed && !u->converts) {
-        enum err_code rc = gguf_writer_select(w->q->writer, u->source->name, why);
+        const struct checked what = { .out = gguf_tensor_data(u->source), .rows = unit_rows(u) };
+        enum err_code rc = encoded_check(w->q, u, u->source->format, &what, why);
+        if (!rc) rc = gguf_writer_select(w->q->writer, u->source->name, why);
         return rc ? rc : gguf_writer_write(w->q->writer, gguf_tensor_data(u->source), u->source->bytes, why);
     }
     enum err_code rc = unit_encode(w->q, u, job, why);

@@ -198,7 +198,10 @@ enum err_code unit_put(struct quantization *q, const struct unit *u, const struc
                        struct err *why)
 {
     char name[160];
-    enum err_code rc = gguf_writer_select(q->writer, job->name, why);
+    const struct checked what = { .x = job->x, .out = job->out, .rows = job->rows };
+    enum err_code rc = encoded_check(q, u, u->format, &what, why);
+    if (!rc) rc = companions_check(job, why);
+    if (!rc) rc = gguf_writer_select(q->writer, job->name, why);
     if (!rc)
         rc = gguf_writer_write(q->writer, job->out, job->rows * format_row_bytes(u->format, job->cols), why);
     for (int i = 0; i < job->companions && !rc; i++) {
@@ -255,10 +258,13 @@ static enum err_code unit_write_pieces(struct quantization *q, struct unit *u, s
                            .scratch = scratch,
                            .x = x,
                            .out = out };
+        const struct checked what = { .x = x, .out = out, .first_row = first, .rows = p.rows, .clips = true };
         rc = piece_run(&p, why);
+        if (!rc) rc = encoded_check(q, u, u->format, &what, why);
         if (!rc) rc = gguf_writer_write(q->writer, out, p.rows * format_row_bytes(u->format, job.cols), why);
         if (!rc) rc = quantize_report(q, p.rows * format_row_bytes(u->source->format, job.cols), why);
     }
+    if (!rc) quantize_note_clipped(q, u);
     effective_done(&effective);
     free(scratch);
     free(x);
@@ -271,7 +277,9 @@ static enum err_code unit_copy(struct quantization *q, const struct unit *u, str
 {
     enum { PIECE = 16 << 20 };
     const struct gguf_tensor *t = u->source;
-    enum err_code rc = gguf_writer_select(q->writer, t->name, why);
+    const struct checked what = { .out = gguf_tensor_data(t), .rows = unit_rows(u) };
+    enum err_code rc = encoded_check(q, u, t->format, &what, why);
+    if (!rc) rc = gguf_writer_select(q->writer, t->name, why);
     for (int64_t at = 0; at < t->bytes && !rc; at += PIECE) {
         const int64_t n = MIN(PIECE, t->bytes - at);
         rc = gguf_writer_write(q->writer, gguf_tensor_data(t) + at, n, why);

@@ -13,6 +13,7 @@
 struct verified {
     double largest;
     int64_t rounded, wrong; /* wrong: index in the tensor of a value that is not the closest; -1: none */
+    int64_t infinite;       /* index of a value that is not a finite number; -1: none */
 };
 
 struct verification {
@@ -31,11 +32,13 @@ static void verify_rows(void *arg, int member, int size)
     const int64_t bytes = format_row_bytes(format, cols);
     float *stored = v->scratch + 3 * member * cols, *want = stored + cols, *have = want + cols;
     unsigned char *encoded = v->encoded + member * bytes;
-    struct verified f = { .wrong = -1 };
-    for (int64_t r = rows * member / size; r < rows * (member + 1) / size && f.wrong < 0; r++) {
+    struct verified f = { .wrong = -1, .infinite = -1 };
+    for (int64_t r = rows * member / size; r < rows * (member + 1) / size && f.wrong < 0 && f.infinite < 0;
+         r++) {
         effective_row(&v->was, r, stored, want);
         effective_row(&v->is, r, stored, have);
         for (int64_t j = 0; j < cols; j++) {
+            if (!isfinite(have[j])) f.infinite = r * cols + j;
             f.rounded += want[j] != have[j];
             f.largest = fmax(f.largest, fabs((double)want[j] - (double)have[j]));
         }
@@ -61,6 +64,11 @@ static enum err_code verification_run(struct verification *v, struct tensor_plan
     t->rounded = 0;
     for (size_t m = 0; m < size; m++) {
         const struct verified *f = &v->found[m];
+        if (f->infinite >= 0)
+            return err_set(why, ERR_FORMAT,
+                           "tensor '%s': value %" PRId64
+                           " is not a finite number: %s cannot store what the source means; use bf16 or f32",
+                           t->source->name, f->infinite, t->format->name);
         if (f->wrong >= 0)
             return err_set(why, ERR_FORMAT,
                            "tensor '%s': value %" PRId64
