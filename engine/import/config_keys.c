@@ -185,7 +185,10 @@ enum err_code config_fill(struct checkpoint *c, struct err *why)
                 "config.json: '%s' is null: expected a value, or no such key, which means %s in %s", d->key,
                 d->value, c->family->architecture);
         if (value) continue;
-        if (json_object_set_new(c->config, d->key, json_loads(d->value, JSON_DECODE_ANY, NULL)))
+        json_t *stated;
+        const enum err_code rc = json_parse(&stated, d->value, strlen(d->value), why);
+        if (rc) return rc;
+        if (json_object_set_new(c->config, d->key, stated))
             return err_set(why, ERR_NOMEM, "out of memory for config.json");
     }
     return ERR_OK;
@@ -194,7 +197,7 @@ enum err_code config_fill(struct checkpoint *c, struct err *why)
 /* Is the value one of a list of JSON texts? */
 static bool is_one_of(const char *texts, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = json_line(value);
     const bool found = text && list_has(texts, text, strlen(text));
     free(text);
     return found;
