@@ -188,10 +188,12 @@ void box_steps(struct grid *g, struct rect area, const struct snapshot *s)
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    pen_printf(&p, ROLE_TEXT, "last %d steps, mean: ", n);
+    pen_printf(&p, ROLE_TEXT, "mean of %d steps: ", n);
     pen_printf(&p, ROLE_TEXT, "%s requests, ", figure_number(requests / n).text);
     pen_printf(&p, ROLE_TEXT, "%s tokens, ", figure_number(all / n).text);
-    pen_printf(&p, ROLE_DIM, "%s of them in prompts", figure_percent(all > 0 ? prompts / all : NAN).text);
+    const bool room = pen_left(&p) >= 24;
+    pen_printf(&p, ROLE_DIM, room ? "%s of them in prompts" : "%s prompt",
+               figure_percent(all > 0 ? prompts / all : NAN).text);
     const int half = (in.h - 1) / 2;
     if (half < 4) {
         chart_steps(g, rect_rows(in, 1, in.h - 1), rows, n,
