@@ -295,6 +295,64 @@ static void scroll_marks(void **state)
     free(s);
 }
 
+/* Settings are found by the names that other programs give them, and those that qdyno lacks say so. */
+static void settings_are_found_by_other_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *typed;
+        int row;
+    } CASES[] = { { "gpu layers", KNOB_GPU_LAYERS },
+                  { "flash attention", KNOB_ATTENTION },
+                  { "kv_cache_dtype", KNOB_CTK },
+                  { "num_ctx", KNOB_CTX } };
+    struct snapshot *s = fixture_idle();
+    struct ui *u = calloc(1, sizeof *u);
+    int items[LIST_ROWS];
+    assert_non_null(u);
+    u->view = VIEW_SETTINGS;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        snprintf(u->list[VIEW_SETTINGS].filter, LIST_FILTER, "%s", CASES[i].typed);
+        const int n = list_order(u, s, items);
+        bool found = false;
+        for (int k = 0; k < n; k++) found |= items[k] == CASES[i].row;
+        if (!found) fail_msg("/%s does not find %s", CASES[i].typed, KNOBS[CASES[i].row].key);
+    }
+    snprintf(u->list[VIEW_SETTINGS].filter, LIST_FILTER, "mlock");
+    assert_int_equal(list_order(u, s, items), 2); /* mlock and use_mlock */
+    assert_non_null(knob_row_absent(items[0]));
+    CHECK_CONTAINS(knob_row_absent(items[0])->instead, "qdyno does not lock memory");
+    free(u);
+    free(s);
+}
+
+/* An effect is that of an A/B of this model that changed one setting only and was decided. */
+static void the_effect_of_a_setting_was_measured_alone(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    char text[80];
+    s->run_count = 4;
+    s->advice_count = 0;
+    snprintf(s->model_path, sizeof s->model_path, "/m/x.gguf");
+    static const struct run_line RUNS[] = {
+        { 9, 0, "ab", "done", "inconclusive", "default vs threads=2", "x.gguf", "tg64", "decode_tok_s", 1.5 },
+        { 8, 0, "ab", "done", "better", "default vs threads=2,kv=q8_0", "x.gguf", "tg64", "decode_tok_s",
+          1.4 },
+        { 7, 0, "ab", "done", "better", "default vs threads=2", "other.gguf", "tg64", "decode_tok_s", 1.3 },
+        { 6, 0, "ab", "done", "better", "default vs threads=2", "x.gguf", "tg64", "decode_tok_s", 1.2 },
+    };
+    memcpy(s->run, RUNS, sizeof RUNS);
+    CHECK_CONTAINS(knob_effect(s, KNOB_THREADS, text, sizeof text), "run 6");
+    CHECK_CONTAINS(text, "2: +20");
+    assert_string_equal(knob_effect(s, KNOB_CTK, text, sizeof text), "n/a");
+    snprintf(s->run[3].label, sizeof s->run[3].label, "default vs kv=q8_0"); /* both caches are one setting */
+    CHECK_CONTAINS(knob_effect(s, KNOB_CTV, text, sizeof text), "q8_0: +20");
+    snprintf(s->run[3].metric, sizeof s->run[3].metric, "peak_rss_bytes");
+    assert_string_equal(knob_effect(s, KNOB_CTK, text, sizeof text), "n/a");
+    free(s);
+}
+
 int main(void)
 {
     fixture_environment();
@@ -308,6 +366,8 @@ int main(void)
         cmocka_unit_test(one_step_back),
         cmocka_unit_test(every_field_is_explained),
         cmocka_unit_test(shortened_lines_stay_different),
+        cmocka_unit_test(settings_are_found_by_other_names),
+        cmocka_unit_test(the_effect_of_a_setting_was_measured_alone),
         cmocka_unit_test(scroll_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,6 +165,7 @@ void show_conditions(struct table *t, struct db *d, int64_t run_id)
     struct err why;
     conditions_init(&c);
     if (!db_value_list(d, run_id, condition_add, &c, &why)) conditions_text(&text, &c);
-    if (text.len) table_note(t, "conditions: %s", str_text(&text));
+    table_note(t, "conditions: %s",
+               text.len ? str_text(&text) : "n/a: no sensor was read while its cells ran");
     str_free(&text);
 }

@@ -326,7 +326,7 @@ struct mark {
 };
 
 struct ui;
-enum { LIST_COLUMNS = 10, LIST_ROWS = 192, LIST_FILTER = 64, LIST_CELL = 400 };
+enum { LIST_COLUMNS = 12, LIST_ROWS = 192, LIST_FILTER = 64, LIST_CELL = 400 };
 
 /* What a person did to one list. */
 struct list_state {

@@ -544,8 +544,9 @@ const struct list LISTS[VIEW_COUNT] = {
           .style = knob_difference_style },
         { .title = "affects", .width = 15, .gap = 1, .from = 110, .text = knob_work },
         { .title = "flag", .width = 5, .gap = 1, .from = 110, .text = knob_flag },
-        { .title = "effect on this model", .width = 30, .gap = 1, .from = 90, .text = knob_effect_text },
-        { .title = "called elsewhere", .width = 40, .gap = 1, .from = 190, .text = knob_other_names },
+        { .title = "effect on this model", .width = 22, .gap = 1, .from = 110, .text = knob_effect_text },
+        /* on no screen: for the search only, because the details of the selected row show it */
+        { .title = "called elsewhere", .width = 1, .from = 10000, .text = knob_other_names },
         { .title = "range", .gap = 1, .text = knob_range_text } } },
     [VIEW_LOG] = { .items = "messages", .count = log_count, .key = log_key, .newest_last = true, .column = {
         { .title = "time", .width = 8, .text = log_time, .value = log_ms, .style = dim },
