@@ -215,6 +215,8 @@ enum err_code checkpoint_read(struct checkpoint *c, const char *path, struct err
     rc = read_json_by(json_parse_reals, &c->tokenizer_config, c, "tokenizer_config.json", true, why);
     if (rc) return rc;
     if ((rc = read_json(&c->generation, c, "generation_config.json", true, why))) return rc;
+    if ((rc = read_json(&c->added_tokens, c, "added_tokens.json", true, why))) return rc;
+    if ((rc = read_json(&c->special_tokens_map, c, "special_tokens_map.json", true, why))) return rc;
     if ((rc = map_file(&template, c, "chat_template.jinja", true, why))) return rc;
     if (template) c->template = (struct gguf_string){ (const char *)template->data, template->size };
     return ERR_OK;
@@ -227,6 +229,8 @@ void checkpoint_close(struct checkpoint *c)
     json_decref(c->tokenizer);
     json_decref(c->tokenizer_config);
     json_decref(c->generation);
+    json_decref(c->added_tokens);
+    json_decref(c->special_tokens_map);
     gguf_writer_abort(c->metadata);
     name_index_free(&c->names);
     free(c->tensors);

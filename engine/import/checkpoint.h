@@ -35,6 +35,7 @@ struct checkpoint {
     json_t *quantize_config;                           /* NULL: no such file; so also the next ones */
     json_t *tokenizer, *tokenizer_config, *generation; /* tokenizer.json, tokenizer_config.json,
                                                           generation_config.json */
+    json_t *added_tokens, *special_tokens_map;         /* added_tokens.json, special_tokens_map.json */
     struct gguf_string template;                       /* chat_template.jinja */
     struct gguf_writer *metadata;
     const struct family *family;

@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/hf_added.h"
+#include "engine/import/hf_steps.h"
 #include "engine/import/hf_unigram.h"
 #include "engine/import/word_cutter.h"
 #include "engine/text/text.h"
 #include "kernels/kernels.h"
 
-enum { TOKENS_MOST = 1 << 22 };
+enum { TOKENS_MOST = 1 << 22, ENDS_MOST = 48 };
 /* as tokenizer.ggml.token_type has them */
 enum {
     TYPE_NORMAL = 1,
@@ -25,6 +27,19 @@ enum {
     TYPE_BYTE = 6
 };
 
+/* Ids of added tokens with a flag, and the keys that list them. */
+enum { LIST_LEFT, LIST_RIGHT, LIST_WORD, LIST_NORMALIZED, LIST_COUNT };
+static const struct {
+    const char *flag, *key;
+} LISTS[LIST_COUNT] = { { "lstrip", OWN_STRIP_LEFT },
+                        { "rstrip", OWN_STRIP_RIGHT },
+                        { "single_word", OWN_SINGLE_WORD },
+                        { "normalized", OWN_NORMALIZED } };
+struct id_list {
+    int32_t *ids;
+    int64_t count;
+};
+
 /* The vocabulary, by id. */
 struct tokens {
     int64_t n;
@@ -32,8 +47,8 @@ struct tokens {
     int32_t *types;            /* [n] */
     char *padding;             /* texts of ids without a token */
     struct arena memory;       /* of texts with U+0000 */
-    int32_t *left, *right;     /* ids of those that take the spaces beside them */
-    int64_t left_count, right_count;
+    json_t *added;             /* hf_added_read; owned */
+    struct id_list lists[LIST_COUNT];
 };
 
 static void tokens_free(struct tokens *t)
@@ -42,8 +57,8 @@ static void tokens_free(struct tokens *t)
     free(t->types);
     free(t->padding);
     arena_free(&t->memory);
-    free(t->left);
-    free(t->right);
+    for (int i = 0; i < LIST_COUNT; i++) free(t->lists[i].ids);
+    json_decref(t->added);
 }
 
 /* ---------------------------------------------------------------- U+0000 */
@@ -172,11 +187,10 @@ static enum err_code tokens_alloc(struct tokens *t, const json_t *vocab, const j
     t->n = most + 1;
     t->texts = calloc((size_t)t->n + 1, sizeof *t->texts);
     t->types = calloc((size_t)t->n + 1, sizeof *t->types);
-    t->left = calloc(json_array_size(added) + 1, sizeof *t->left); /* an id may be added more than once */
-    t->right = calloc(json_array_size(added) + 1, sizeof *t->right);
-    return t->texts && t->types && t->left && t->right
-               ? ERR_OK
-               : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", t->n);
+    bool ok = t->texts && t->types;
+    for (int i = 0; i < LIST_COUNT && ok; i++) /* an id may be added more than once */
+        ok = (t->lists[i].ids = calloc(json_array_size(added) + 1, sizeof *t->lists[i].ids)) != NULL;
+    return ok ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", t->n);
 }
 
 static bool is_byte_token(const char *text)
@@ -192,13 +206,11 @@ static enum err_code add_added(struct tokens *t, const json_t *token, const char
     const int64_t id = json_get_int(token, "id", -1);
     const bool special = json_get_bool(token, "special", false);
     if (!text) return err_set(why, ERR_FORMAT, "tokenizer.json: an added token has no content");
-    if (json_get_bool(token, "single_word", false))
-        return err_set(why, ERR_FORMAT,
-                       "tokenizer.json: added token '%.60s' with single_word is not supported", text);
-    t->texts[id] = (struct gguf_string){ text, strlen(text) };
+    t->texts[id] = token_text(&t->memory, text);
+    if (!t->texts[id].data) return err_set(why, ERR_NOMEM, "out of memory for tokens");
     t->types[id] = special ? (!strcmp(text, unknown) ? TYPE_UNKNOWN : TYPE_CONTROL) : TYPE_USER_DEFINED;
-    if (json_get_bool(token, "lstrip", false)) t->left[t->left_count++] = (int32_t)id;
-    if (json_get_bool(token, "rstrip", false)) t->right[t->right_count++] = (int32_t)id;
+    for (int i = 0; i < LIST_COUNT; i++)
+        if (json_get_bool(token, LISTS[i].flag, false)) t->lists[i].ids[t->lists[i].count++] = (int32_t)id;
     return ERR_OK;
 }
 
@@ -222,13 +234,15 @@ static enum err_code pad(struct tokens *t, struct err *why)
 static enum err_code tokens_read(struct tokens *t, const struct checkpoint *c, const struct hf_model *m,
                                  const struct word_cutter *w, struct err *why)
 {
-    const json_t *vocab = m->vocab, *added = json_object_get(c->tokenizer, "added_tokens");
+    const json_t *vocab = m->vocab;
     const char *text, *unknown = m->unknown;
     json_t *id;
     if (!json_is_object(vocab))
         return err_set(why, ERR_FORMAT, "tokenizer.json: the model has no vocabulary");
     const int64_t padded = hf_int(c, "vocab_size", 0);
-    enum err_code rc = tokens_alloc(t, vocab, added, padded > 0 && padded <= TOKENS_MOST ? padded : 0, why);
+    enum err_code rc = hf_added_read(&t->added, c, vocab, why);
+    const json_t *added = t->added;
+    if (!rc) rc = tokens_alloc(t, vocab, added, padded > 0 && padded <= TOKENS_MOST ? padded : 0, why);
     if (rc) return rc;
     int64_t bytes = 0;
     json_object_foreach((json_t *)vocab, text, id)
@@ -273,9 +287,9 @@ static void tokens_put(const struct tokens *t, struct gguf_writer *w)
 {
     gguf_writer_put_strings(w, "tokenizer.ggml.tokens", t->texts, (uint64_t)t->n);
     gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->types, (uint64_t)t->n);
-    if (t->left_count) gguf_writer_put_array(w, OWN_STRIP_LEFT, GGUF_I32, t->left, (uint64_t)t->left_count);
-    if (t->right_count)
-        gguf_writer_put_array(w, OWN_STRIP_RIGHT, GGUF_I32, t->right, (uint64_t)t->right_count);
+    for (int i = 0; i < LIST_COUNT; i++)
+        if (t->lists[i].count)
+            gguf_writer_put_array(w, LISTS[i].key, GGUF_I32, t->lists[i].ids, (uint64_t)t->lists[i].count);
 }
 
 /* ---------------------------------------------------------------- merges */
@@ -331,6 +345,8 @@ static int64_t special_id(const struct checkpoint *c, const struct tokens *t, co
     const json_t *named;
     snprintf(key, sizeof key, "%s_token", name);
     named = json_object_get(c->tokenizer_config, key);
+    if (json_is_null(named)) return -1; /* the tokenizer has none, whatever the model's config says */
+    if (!named) named = json_object_get(c->special_tokens_map, key);
     const char *text = json_is_object(named) ? json_get_str(named, "content", NULL)
                                              : json_string_value(named);
     const int64_t id = id_of(t, text);
@@ -350,44 +366,15 @@ static void put_id(struct checkpoint *c, const char *key, int64_t id)
     gguf_writer_put_u32(c->metadata, key, id < 0 ? UINT32_MAX : (uint32_t)id);
 }
 
-/* The tokens that the post-processor puts before and after a text; -1: none. */
-struct frame {
-    int64_t before, after;
-    bool ok; /* at most one at each end */
-};
-
-static void read_frame(struct frame *f, const json_t *step, const struct tokens *t)
-{
-    const json_t *steps = json_object_get(step, "processors"), *single = json_object_get(step, "single");
-    bool behind = false;
-    for (size_t i = 0; i < json_array_size(steps); i++) {
-        const json_t *one = json_array_get(steps, i);
-        if (!json_object_get(one, "processors")) read_frame(f, one, t);
-    }
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
-        int64_t *place = behind ? &f->after : &f->before;
-        if (special) {
-            f->ok = f->ok && *place < 0;
-            *place = id_of(t, json_get_str(special, "id", NULL));
-            f->ok = f->ok && *place >= 0;
-        }
-        behind = behind || !special;
-    }
-}
-
 static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, const struct hf_model *m,
                                   const struct word_cutter *w, struct err *why)
 {
     int64_t bos = special_id(c, t, "bos"), eos = special_id(c, t, "eos");
     const int64_t padding = special_id(c, t, "pad"), unknown = id_of(t, *m->unknown ? m->unknown : NULL);
-    struct frame frame = { .before = -1, .after = -1, .ok = true };
-    read_frame(&frame, json_object_get(c->tokenizer, "post_processor"), t);
-    if (!frame.ok)
-        return err_set(
-            why, ERR_FORMAT,
-            "tokenizer.json: the post-processor adds more than one token before or after a text, which is "
-            "not supported");
+    struct hf_frame frame;
+    const enum err_code rc = hf_frame_read(&frame, json_object_get(c->tokenizer, "post_processor"), t->n,
+                                           why);
+    if (rc) return rc;
     if (frame.before >= 0) bos = frame.before; /* what texts begin with, whatever else is called so */
     if (frame.after >= 0) eos = frame.after;
     put_id(c, "tokenizer.ggml.bos_token_id", bos);
@@ -401,11 +388,22 @@ static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, 
     const json_t *given = json_object_get(c->generation, "eos_token_id"),
                  *ends = given ? given : hf_find(c, "eos_token_id");
     static const char *const KEYS[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
-    size_t used = 0;
-    for (size_t i = 0; i < json_array_size(ends) && used < COUNT_OF(KEYS); i++) {
+    int32_t more[ENDS_MOST];
+    size_t used = 0, rest = 0;
+    for (size_t i = 0; i < json_array_size(ends); i++) {
         const json_int_t id = json_integer_value(json_array_get(ends, i));
-        if (id != eos && id >= 0 && id < t->n) put_id(c, KEYS[used++], id);
+        if (id == eos || id < 0 || id >= t->n) continue;
+        if (used < COUNT_OF(KEYS))
+            put_id(c, KEYS[used++], id);
+        else if (rest < ENDS_MOST)
+            more[rest++] = (int32_t)id;
+        else
+            return err_set(why, ERR_FORMAT, "eos_token_id: expected at most %d ids", ENDS_MOST + 3);
     }
+    if (json_is_integer(ends) && json_integer_value(ends) != eos && json_integer_value(ends) >= 0 &&
+        json_integer_value(ends) < t->n)
+        put_id(c, KEYS[0], json_integer_value(ends));
+    if (rest) gguf_writer_put_array(c->metadata, OWN_ENDS, GGUF_I32, more, rest);
     return ERR_OK;
 }
 
@@ -445,9 +443,11 @@ static void cutter_put(struct checkpoint *c, const struct word_cutter *w, const 
     const char *known = m->is_unigram ? NULL : word_cutter_known(w, whole_words);
     gguf_writer_put_string(c->metadata, "tokenizer.ggml.model", m->is_unigram ? OWN_UNIGRAM : "gpt2");
     gguf_writer_put_string(c->metadata, "tokenizer.ggml.pre", known ? known : OWN_PRE);
+    gguf_writer_put_bool(c->metadata, OWN_LEFTMOST, true);
+    if (w->strip_space) gguf_writer_put_string(c->metadata, OWN_STRIP_SPACE, w->strip_space);
+    if (w->rewrite_count) strings_put(c, OWN_REWRITES, w->rewrites, w->rewrite_count);
     if (known) return;
     strings_put(c, OWN_PATTERNS, w->cuts, w->cut_count);
-    if (w->rewrite_count) strings_put(c, OWN_REWRITES, w->rewrites, w->rewrite_count);
     if (w->charsmap.len)
         gguf_writer_put_array(c->metadata, OWN_CHARSMAP, GGUF_U8, w->charsmap.data, w->charsmap.len);
     gguf_writer_put_bool(c->metadata, OWN_CHARACTERS, !w->bytes);
@@ -479,6 +479,7 @@ enum err_code hf_tokenizer_put(struct checkpoint *c, struct err *why)
     struct tokens t = { 0 };
     if (!c->tokenizer) return ERR_OK;
     enum err_code rc = word_cutter_read(&w, c->tokenizer, why);
+    if (!rc) rc = hf_decoder_check(json_object_get(c->tokenizer, "decoder"), &w, why);
     if (!rc) rc = model_read(&m, json_object_get(c->tokenizer, "model"), &w, why);
     if (!rc) rc = put_all(c, &m, &w, &t, why);
     word_cutter_free(&w);

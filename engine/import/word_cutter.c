@@ -248,19 +248,24 @@ static enum err_code step_precompiled(struct word_cutter *w, const json_t *step,
                                         "precompiled_charsmap is not base64");
 }
 
-/* Text is not composed: docs/import.md says so. */
-static enum err_code step_nfc(struct word_cutter *w, const json_t *step, struct err *why)
+/* A normal form of Unicode. */
+static enum err_code step_form(struct word_cutter *w, const json_t *step, struct err *why)
 {
-    (void)w;
-    (void)step;
-    (void)why;
-    return ERR_OK;
+    char form[16];
+    snprintf(form, sizeof form, "(*%s)", json_get_str(step, "type", ""));
+    return add_rewrite(w, form, "", why);
 }
 
 static const struct step NORMALIZERS[] = {
-    { .type = "Sequence", .list = "normalizers" },     { .type = "Prepend", .fn = step_prepend },
-    { .type = "Replace", .fn = step_replace },         { .type = "Strip", .fn = step_strip },
-    { .type = "Precompiled", .fn = step_precompiled }, { .type = "NFC", .fn = step_nfc },
+    { .type = "Sequence", .list = "normalizers" },
+    { .type = "Prepend", .fn = step_prepend },
+    { .type = "Replace", .fn = step_replace },
+    { .type = "Strip", .fn = step_strip },
+    { .type = "Precompiled", .fn = step_precompiled },
+    { .type = "NFC", .fn = step_form },
+    { .type = "NFD", .fn = step_form },
+    { .type = "NFKC", .fn = step_form },
+    { .type = "NFKD", .fn = step_form },
 };
 
 /* Run a step, or the steps of a sequence. */
@@ -297,10 +302,9 @@ enum err_code word_cutter_read(struct word_cutter *out, const json_t *tokenizer,
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: byte level with U+2581 for spaces is not supported");
     if (!rc && !out->bytes && !out->spaces)
         rc = err_set(why, ERR_FORMAT, "tokenizer.json: expected byte level, or U+2581 for spaces");
-    if (!rc && out->bytes && (out->rewrite_count || out->charsmap.len))
-        rc = err_set(
-            why, ERR_FORMAT,
-            "tokenizer.json: normalizers Precompiled, Replace and Strip with byte level are not supported");
+    if (!rc && out->bytes && out->charsmap.len)
+        rc = err_set(why, ERR_FORMAT,
+                     "tokenizer.json: normalizer Precompiled with byte level is not supported");
     for (int i = 0; i < out->rewrite_count; i++)
         if (out->rewrites[i].failed) rc = err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
     for (int i = 0; i < out->cut_count; i++)

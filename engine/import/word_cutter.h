@@ -8,11 +8,12 @@ enum { CUTS_MOST = 32, REWRITES_MOST = 32 };
 
 /* What normalizer and pre_tokenizer of tokenizer.json do. */
 struct word_cutter {
-    bool bytes;        /* byte level; false: characters, with U+2581 for spaces */
-    bool spaces;       /* spaces become U+2581 */
-    bool space_first;  /* a space is put before a text */
-    const char *space; /* OWN_SPACE: "each", "first"; NULL: by space_first */
-    bool cuts_bytes;   /* a step follows byte level: it sees bytes as letters, which no pattern can */
+    bool bytes;              /* byte level; false: characters, with U+2581 for spaces */
+    bool spaces;             /* spaces become U+2581 */
+    bool space_first;        /* a space is put before a text */
+    const char *space;       /* OWN_SPACE: "each", "first"; NULL: by space_first */
+    const char *strip_space; /* OWN_STRIP_SPACE, by the decoder; NULL: bytes */
+    bool cuts_bytes;         /* a step follows byte level: it sees bytes as letters, which no pattern can */
     struct str cuts[CUTS_MOST]; /* PCRE2, applied one after the other; owned */
     int cut_count;
     struct str rewrites[2 * REWRITES_MOST]; /* OWN_REWRITES: expression, text, and so on; owned */

@@ -28,7 +28,10 @@ struct bpe {
     struct pretokenizer *pre;
     struct rewrites *rewrites; /* made before text is cut; NULL: none */
     struct unigram *unigram;   /* NULL: BPE */
-    struct hash_key key;       /* the rules come from a file */
+    struct arena memory;
+    struct gguf_string *normal_texts; /* of normalized tokens; NULL: there are none */
+    struct specials normalized;       /* looked for after the replacements */
+    struct hash_key key;              /* the rules come from a file */
     struct rule *rules;
     uint64_t mask;
     int32_t byte_id[256];      /* token of one byte; -1: the vocabulary has none */
@@ -103,6 +106,36 @@ static enum err_code bpe_load_rules(struct bpe *b, const struct gguf *g, struct 
     return ERR_OK;
 }
 
+static bool is_normalized(const struct vocab *v, int32_t id)
+{
+    return v->strips && v->strips[id] & NORMALIZED;
+}
+
+static enum err_code bpe_normalize(const struct bpe *b, const char *text, size_t n, struct str *out,
+                                   struct err *why);
+
+/* Index the tokens that are looked for after the replacements, by what these make of their texts. */
+static enum err_code bpe_index_normalized(struct bpe *b, struct err *why)
+{
+    const struct vocab *v = b->vocab;
+    int32_t count = 0;
+    for (int32_t i = 0; i < v->n; i++) count += is_normalized(v, i);
+    if (!count) return ERR_OK;
+    b->normal_texts = arena_alloc(&b->memory, (size_t)v->n * sizeof *b->normal_texts);
+    if (!b->normal_texts) return err_set(why, ERR_NOMEM, "out of memory for special tokens");
+    enum err_code rc = ERR_OK;
+    for (int32_t i = 0; i < v->n && !rc; i++) {
+        if (!is_normalized(v, i)) continue;
+        struct str text = { 0 };
+        rc = bpe_normalize(b, v->texts[i].data, v->texts[i].len, &text, why);
+        char *copy = rc ? NULL : arena_strndup(&b->memory, str_text(&text), text.len);
+        if (!rc && !copy) rc = err_set(why, ERR_NOMEM, "out of memory for special tokens");
+        b->normal_texts[i] = (struct gguf_string){ copy, copy ? text.len : 0 };
+        str_free(&text);
+    }
+    return rc ? rc : vocab_index_specials(&b->normalized, v, b->normal_texts, is_normalized, &b->memory, why);
+}
+
 enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why)
 {
     struct gguf_string pre = gguf_get_string(g, "tokenizer.ggml.pre"),
@@ -124,6 +157,7 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
                  ? unigram_open(&b->unigram, g, v, why)
                  : err_set(why, ERR_FORMAT,
                            "tokenizer " OWN_UNIGRAM ": expected words of characters (" OWN_CHARACTERS ")");
+    if (!rc) rc = bpe_index_normalized(b, why);
     if (rc) {
         bpe_close(b);
         *out = NULL;
@@ -142,6 +176,7 @@ void bpe_close(struct bpe *b)
     pretokenizer_close(b->pre);
     rewrites_close(b->rewrites);
     unigram_close(b->unigram);
+    arena_free(&b->memory);
     free(b->rules);
     free(b);
 }
@@ -271,7 +306,7 @@ static bool gets_space(const struct vocab *v, const char *text, size_t n, bool f
     return !has && (v->space == SPACE_EACH || first);
 }
 
-/* A text of a vocabulary of characters, after its replacements. */
+/* A piece without special tokens, after replacements, whose spaces are those of the text. */
 static enum err_code bpe_encode_spaced(const struct bpe *b, struct merger *m, const char *text, size_t n,
                                        bool first, struct token_list *out, struct err *why)
 {
@@ -283,20 +318,73 @@ static enum err_code bpe_encode_spaced(const struct bpe *b, struct merger *m, co
     return rc;
 }
 
-enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
+/* Are spaces a matter of the replacements, before special tokens are looked for again? */
+static bool escapes_first(const struct bpe *b)
+{
+    return pretokenizer_info(b->pre)->characters && b->vocab->space == SPACE_ALWAYS;
+}
+
+/* The replacements of a text, with U+2581 for spaces where these belong to them. */
+static enum err_code bpe_normalize(const struct bpe *b, const char *text, size_t n, struct str *out,
+                                   struct err *why)
+{
+    struct str escaped = { 0 };
+    enum err_code rc = ERR_OK;
+    if (b->rewrites)
+        rc = rewrites_apply(b->rewrites, text, n, out, why);
+    else
+        str_append_n(out, text, n);
+    if (rc || !escapes_first(b)) return rc;
+    spm_escape(str_text(out), out->len, out->len > 0 && b->vocab->add_space_prefix, &escaped);
+    str_free(out);
+    *out = escaped;
+    return out->failed ? err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n) : ERR_OK;
+}
+
+static enum err_code bpe_encode_normalized(const struct bpe *b, struct merger *m, const struct bpe_part *part,
+                                           struct token_list *out, struct err *why)
+{
+    const bool spaced = pretokenizer_info(b->pre)->characters && !escapes_first(b);
+    struct fragments all = { 0 };
+    enum err_code rc = fragments_split(b->vocab, &b->normalized, part->text, part->n, part->control, NULL,
+                                       &all)
+                           ? ERR_OK
+                           : err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", part->n);
+    for (size_t i = 0; i < all.count && !rc; i++) {
+        const struct fragment *f = &all.items[i];
+        const char *from = part->text + f->from;
+        if (f->id >= 0)
+            rc = token_list_push(out, f->id, why);
+        else
+            rc = spaced ? bpe_encode_spaced(b, m, from, f->to - f->from, part->first && !f->from, out, why)
+                        : bpe_encode_words(b, m, from, f->to - f->from, out, why);
+    }
+    free(all.items);
+    return rc;
+}
+
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const struct bpe_part *part,
                          struct token_list *out, struct err *why)
 {
-    if (!pretokenizer_info(b->pre)->characters) return bpe_encode_words(b, m, text, n, out, why);
-    if (!b->rewrites) return bpe_encode_spaced(b, m, text, n, first, out, why);
-    struct str rewritten = { 0 };
-    enum err_code rc = rewrites_apply(b->rewrites, text, n, &rewritten, why);
-    if (!rc) rc = bpe_encode_spaced(b, m, str_text(&rewritten), rewritten.len, first, out, why);
-    str_free(&rewritten);
+    if (!b->rewrites && !escapes_first(b)) return bpe_encode_normalized(b, m, part, out, why);
+    struct str text = { 0 };
+    enum err_code rc = bpe_normalize(b, part->text, part->n, &text, why);
+    if (!rc)
+        rc = bpe_encode_normalized(
+            b, m,
+            &(struct bpe_part){
+                .text = str_text(&text), .n = text.len, .first = part->first, .control = part->control },
+            out, why);
+    str_free(&text);
     return rc;
 }
 
 void bpe_piece(const struct bpe *b, int32_t id, struct str *out)
 {
+    if (b->normal_texts && b->normal_texts[id].data) {
+        spm_unescape(b->normal_texts[id], out);
+        return;
+    }
     if (pretokenizer_info(b->pre)->characters) {
         spm_piece(b->vocab, id, out);
         return;

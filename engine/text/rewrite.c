@@ -18,6 +18,7 @@ struct rewrites {
     int count;
     pcre2_code *codes[REWRITES_MOST];
     struct gguf_string by[REWRITES_MOST]; /* borrowed from the file */
+    int forms[REWRITES_MOST];             /* normal_form; -1: an expression */
 };
 
 static enum err_code read_expressions(struct rewrites *r, const struct gguf_kv *kv, struct err *why)
@@ -30,6 +31,11 @@ static enum err_code read_expressions(struct rewrites *r, const struct gguf_kv *
     enum err_code rc = ERR_OK;
     for (uint64_t i = 0; !rc && i < kv->count; i += 2) {
         r->by[r->count] = gguf_kv_string(kv, i + 1);
+        r->forms[r->count] = normal_form(gguf_kv_string(kv, i));
+        if (r->forms[r->count] >= 0) {
+            r->count++;
+            continue;
+        }
         rc = pattern_compile(&r->codes[r->count], gguf_kv_string(kv, i), OWN_REWRITES, ERR_FORMAT, why);
         r->count += !rc;
     }
@@ -88,6 +94,8 @@ static int substitute(const pcre2_code *code, struct gguf_string by, const struc
 static int rewrite_valid(const struct rewrites *r, int which, const struct matcher *m, const char *text,
                          size_t n, size_t most, struct str *out)
 {
+    if (which >= 0 && r->forms[which] >= 0)
+        return normal_form_apply(r->forms[which], text, n, out) ? 0 : PCRE2_ERROR_NOMEMORY;
     return which < 0 ? charsmap_apply(r->charsmap, m, text, n, out)
                      : substitute(r->codes[which], r->by[which], m, text, n, most, out);
 }

@@ -154,6 +154,29 @@ static bool group_search(const struct special_search *s, const struct special_gr
     return true;
 }
 
+/* Of the tokens that begin at the first place the longest, and so on behind it. */
+static bool find_leftmost(struct special_search *s, struct hits *all)
+{
+    const struct specials *x = s->x;
+    int32_t *best = malloc((s->n + 1) * sizeof *best);
+    struct hits found = { 0 };
+    bool ok = best != NULL;
+    for (size_t at = 0; at < s->n && ok; at++) best[at] = -1;
+    for (int32_t i = 0; i < x->group_count && ok; i++) {
+        found.count = 0;
+        ok = group_search(s, &x->groups[i], &found);
+        for (size_t k = 0; k < found.count && ok; k++)
+            if (best[found.items[k].at] < 0) best[found.items[k].at] = found.items[k].id;
+    }
+    for (size_t at = 0; at < s->n && ok;) {
+        if (best[at] >= 0) ok = hits_push(all, at, best[at]);
+        at += best[at] >= 0 ? x->texts[best[at]].len : 1;
+    }
+    free(found.items);
+    free(best);
+    return ok;
+}
+
 static int by_id_and_position(const void *a, const void *b)
 {
     const struct special_hit *x = a, *y = b;
@@ -180,7 +203,8 @@ bool specials_find(const struct specials *x, const char *text, size_t n, bool co
         .x = x, .text = text, .n = n, .control = control, .untrusted = untrusted, .used = calloc(n ? n : 1, 1)
     };
     bool ok = s.used != NULL;
-    for (int32_t i = 0; i < x->group_count && ok; i++) {
+    if (ok && x->leftmost) ok = find_leftmost(&s, &all);
+    for (int32_t i = 0; i < x->group_count && ok && !x->leftmost; i++) {
         const struct special_group *g = &x->groups[i];
         found.count = 0;
         ok = group_search(&s, g, &found);

@@ -126,6 +126,15 @@ enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *te
     return rc;
 }
 
+void spm_unescape(struct gguf_string t, struct str *out)
+{
+    for (size_t i = 0; i < t.len;) {
+        bool space = is_space(t.data, i, t.len);
+        str_append_n(out, space ? " " : t.data + i, 1);
+        i += space ? SPACE_LEN : 1;
+    }
+}
+
 void spm_piece(const struct vocab *v, int32_t id, struct str *out)
 {
     struct gguf_string t = v->texts[id];
@@ -139,9 +148,5 @@ void spm_piece(const struct vocab *v, int32_t id, struct str *out)
         str_append_n(out, t.data, t.len);
         return;
     }
-    for (size_t i = 0; i < t.len;) {
-        bool space = is_space(t.data, i, t.len);
-        str_append_n(out, space ? " " : t.data + i, 1);
-        i += space ? SPACE_LEN : 1;
-    }
+    spm_unescape(t, out);
 }

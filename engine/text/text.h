@@ -27,7 +27,8 @@ struct tokenizer;
  * tokenizer.ggml.add_space_prefix, each, whatever it begins with. */
 #define OWN_SPACE "qdyno.tokenizer.space"
 /* With characters: replacements made before text is cut, one after the other. A list of strings: a PCRE2
- * expression, then the text that replaces each match of it, and so on. */
+ * expression, then the text that replaces each match of it, and so on. The expressions (*NFC), (*NFD),
+ * (*NFKC) and (*NFKD) stand for the normal forms of Unicode. Also with bytes. */
 #define OWN_REWRITES "qdyno.tokenizer.rewrites"
 /* Before these, characters are replaced by a table of SentencePiece: a list of bytes. */
 #define OWN_CHARSMAP "qdyno.tokenizer.charsmap"
@@ -38,6 +39,16 @@ struct tokenizer;
 /* In any file: the ids of special tokens that take the spaces to their left or right, too. */
 #define OWN_STRIP_LEFT  "qdyno.tokenizer.strip_left"
 #define OWN_STRIP_RIGHT "qdyno.tokenizer.strip_right"
+/* In any file: the ids of special tokens that count only where no letter, digit or "_" is beside them. */
+#define OWN_SINGLE_WORD "qdyno.tokenizer.single_word"
+/* In any file: the ids of special tokens that are looked for after the replacements, as they would look. */
+#define OWN_NORMALIZED "qdyno.tokenizer.normalized"
+/* In any file: bool: of special tokens that overlap, the first one counts, of those the longest. Else the
+ * longest in the whole text. */
+#define OWN_LEFTMOST "qdyno.tokenizer.leftmost"
+/* With characters: what decoding removes: "one" space at the beginning, or all of the first "token". Missing:
+ * one at the beginning and after special tokens. */
+#define OWN_STRIP_SPACE "qdyno.tokenizer.strip_space"
 /* In any file: the ids of further tokens that end an answer. */
 #define OWN_ENDS "qdyno.tokenizer.ends"
 

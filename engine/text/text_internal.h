@@ -46,6 +46,7 @@ struct specials {
     uint64_t base;                   /* of the hash; random, because the texts come from a file */
     struct special_group *groups;    /* longest first */
     int32_t group_count;
+    bool leftmost; /* OWN_LEFTMOST */
 };
 
 struct special_hit {
@@ -77,7 +78,8 @@ enum token_type { /* as stored in tokenizer.ggml.token_type */
                   TOKEN_TYPE_COUNT
 };
 
-enum strip { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+/* Bits of vocab.strips. */
+enum strip { STRIP_LEFT = 1, STRIP_RIGHT = 2, SINGLE_WORD = 4, NORMALIZED = 8 };
 enum { ENDS_MOST = 64 };
 
 struct vocab {
@@ -88,12 +90,15 @@ struct vocab {
     struct text_index words;   /* tokens that plain text can become: no control, unknown or byte tokens */
     int32_t byte_id[256];      /* "<0x0A>" or the byte itself as a token; -1: none */
     struct specials specials;  /* cut out of raw text first */
-    uint8_t *strips;           /* [n] bits of enum strip: special tokens that take spaces beside them, too */
-    int32_t bos, eos, unk;     /* -1: none */
-    int32_t ends[ENDS_MOST];   /* tokens that end an answer */
+    struct specials messages;  /* the same where parts of a text are not trusted */
+    bool leftmost;
+    uint8_t *strips;         /* [n] bits of enum strip: special tokens that take spaces beside them, too */
+    int32_t bos, eos, unk;   /* -1: none */
+    int32_t ends[ENDS_MOST]; /* tokens that end an answer */
     int end_count;
     bool add_bos, add_eos, add_space_prefix;
     enum { SPACE_ALWAYS, SPACE_EACH, SPACE_FIRST } space; /* OWN_SPACE; SPACE_ALWAYS: the key is missing */
+    enum { STRIP_STARTS, STRIP_ONE, STRIP_TOKEN } strip_space; /* OWN_STRIP_SPACE */
     bool words_begin_with_space; /* in every token, U+2581 occurs at the beginning only */
 };
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why);
@@ -105,6 +110,29 @@ int byte_token_value(struct gguf_string text);                  /* "<0x0A>" -> 1
 void vocab_type_ends(struct vocab *v);
 void vocab_find_ends(struct vocab *v, const struct gguf *g);
 bool vocab_ends(const struct vocab *v, int32_t id);
+
+/* Index the special tokens for which `takes` is true; texts [v->n]: v->texts, or what stands for them. */
+typedef bool special_takes_fn(const struct vocab *v, int32_t id);
+enum err_code vocab_index_specials(struct specials *out, const struct vocab *v,
+                                   const struct gguf_string *texts, special_takes_fn *takes,
+                                   struct arena *memory, struct err *why);
+
+/* ---------------------------------------------------------------- pieces of a text (fragments.c) */
+
+/* A piece of a text: plain text (id -1) or a special token. */
+struct fragment {
+    size_t from, to;
+    int32_t id;
+};
+struct fragments {
+    struct fragment *items; /* owned: free() */
+    size_t count, cap;
+};
+/* Cut the special tokens of x out of a text, with the spaces beside them that they take. User-defined tokens
+ * are always recognised. Control tokens only on request, because untrusted text must not be able to produce
+ * "<|im_end|>". False when out of memory. */
+bool fragments_split(const struct vocab *v, const struct specials *x, const char *text, size_t n,
+                     bool control, const char *untrusted, struct fragments *out);
 
 /* ---------------------------------------------------------------- merging (merge.c) */
 
@@ -143,6 +171,7 @@ bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const ch
 enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *text, size_t n,
                          bool space_first, struct token_list *out, struct err *why);
 void spm_piece(const struct vocab *v, int32_t id, struct str *out);
+void spm_unescape(struct gguf_string text, struct str *out); /* spaces for U+2581 */
 /* A text as SentencePiece vocabularies write it: spaces are U+2581; space_first puts one before it. */
 void spm_escape(const char *text, size_t n, bool space_first, struct str *out);
 /* Append the byte tokens of text; "unknown" for bytes without one. */
@@ -165,8 +194,14 @@ void bpe_close(struct bpe *b);
 const char *bpe_pre(const struct bpe *b);
 bool bpe_is_of_characters(const struct bpe *b); /* and not of bytes */
 bool bpe_is_unigram(const struct bpe *b);
-/* first: the text is the beginning of the whole text. */
-enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n, bool first,
+/* A part of a text. first: it is the beginning of the whole text; control: control tokens that are looked for
+ * after the replacements are recognised. */
+struct bpe_part {
+    const char *text;
+    size_t n;
+    bool first, control;
+};
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const struct bpe_part *part,
                          struct token_list *out, struct err *why);
 void bpe_piece(const struct bpe *b, int32_t id, struct str *out);
 
@@ -199,6 +234,13 @@ const struct pre_info *pretokenizer_info(const struct pretokenizer *p);
 /* Cut text into words that cover it without gaps: ends[0..*count) are their ends. Owned: free(). */
 enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text, size_t n, size_t **ends,
                                  size_t *count, struct err *why);
+
+/* ---------------------------------------------------------------- normal forms (normalized.c) */
+
+/* "(*NFC)" and its kin: the form's number; -1: it is an expression. */
+int normal_form(struct gguf_string expression);
+/* Append valid UTF-8 in this form. False when out of memory. */
+bool normal_form_apply(int form, const char *text, size_t n, struct str *out);
 
 /* ---------------------------------------------------------------- replacements (rewrite.c) */
 

@@ -74,7 +74,7 @@ int32_t vocab_control(const struct vocab *v, const char *text)
     struct special_hit *hits;
     size_t count, n = strlen(text);
     int32_t id = -1;
-    if (!n || !specials_find(&v->specials, text, n, true, NULL, &hits, &count)) return -1;
+    if (!n || !specials_find(&v->messages, text, n, true, NULL, &hits, &count)) return -1;
     if (count == 1 && v->texts[hits[0].id].len == n && vocab_is_special(v, hits[0].id)) id = hits[0].id;
     free(hits);
     return id;
@@ -109,77 +109,9 @@ enum err_code token_list_push(struct token_list *l, int32_t id, struct err *why)
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- special tokens in the text */
-
-/* A piece of a text: plain text (id -1) or a special token. */
-struct fragment {
-    size_t from, to;
-    int32_t id;
-};
-
-struct fragments {
-    struct fragment *items;
-    size_t count, cap;
-};
-
-static bool fragments_push(struct fragments *f, size_t from, size_t to, int32_t id)
-{
-    if (from == to) return true;
-    if (f->count == f->cap) {
-        size_t cap = f->cap ? f->cap * 2 : 16;
-        struct fragment *items = realloc(f->items, cap * sizeof *items);
-        if (!items) return false;
-        f->items = items;
-        f->cap = cap;
-    }
-    f->items[f->count++] = (struct fragment){ from, to, id };
-    return true;
-}
-
-/* Bytes of the white space character at text[at..n); 0: there is none. */
-static size_t space_at(const char *text, size_t at, size_t n)
-{
-    uint32_t c = 0;
-    const size_t used = str_utf8_next(text + at, n - at, &c);
-    const bool space = (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-                       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-                       c == 0x205f || c == 0x3000;
-    return used && space ? used : 0;
-}
-
-/* Bytes of the white space character that ends text[from..at); 0: there is none. */
-static size_t space_before(const char *text, size_t from, size_t at)
-{
-    for (size_t used = 1; used <= 3 && used <= at - from; used++)
-        if (space_at(text, at - used, at) == used) return used;
-    return 0;
-}
-
-/* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
- * be able to produce "<|im_end|>". */
-static bool fragments_split_specials(const struct vocab *v, const char *text, size_t n, bool control,
-                                     const char *untrusted, struct fragments *out)
-{
-    struct special_hit *hits;
-    size_t count, done = 0;
-    if (!specials_find(&v->specials, text, n, control, untrusted, &hits, &count)) return false;
-    bool ok = true;
-    for (size_t i = 0; i < count && ok; i++) {
-        size_t at = hits[i].at, end = at + v->texts[hits[i].id].len;
-        const uint8_t strips = v->strips ? v->strips[hits[i].id] : 0;
-        while (strips & STRIP_LEFT && space_before(text, done, at)) at -= space_before(text, done, at);
-        ok = fragments_push(out, done, at, -1) && fragments_push(out, hits[i].at, end, hits[i].id);
-        const size_t next = i + 1 < count ? hits[i + 1].at : n;
-        while (strips & STRIP_RIGHT && space_at(text, end, next)) end += space_at(text, end, next);
-        done = end;
-    }
-    free(hits);
-    return ok && fragments_push(out, done, n, -1);
-}
-
 /* ---------------------------------------------------------------- encode */
 
-static enum err_code fragments_encode(const struct tokenizer *t, const char *text,
+static enum err_code fragments_encode(const struct tokenizer *t, const char *text, bool control,
                                       const struct fragments *all, struct token_list *out, struct err *why)
 {
     const struct vocab *v = &t->vocab;
@@ -193,7 +125,10 @@ static enum err_code fragments_encode(const struct tokenizer *t, const char *tex
         if (f->id >= 0)
             rc = token_list_push(out, f->id, why);
         else if (t->bpe)
-            rc = bpe_encode(t->bpe, &m, from, n, f->from == 0, out, why);
+            rc = bpe_encode(
+                t->bpe, &m,
+                &(struct bpe_part){ .text = from, .n = n, .first = f->from == 0, .control = control }, out,
+                why);
         else
             rc = spm_encode(v, &m, from, n, starts && v->add_space_prefix, out, why);
         starts = f->id >= 0;
@@ -211,8 +146,9 @@ static enum err_code encode(const struct tokenizer *t, const char *text, const c
     bool frame = flags & TOKENIZE_ADD_BOS;
     if (frame && v->add_bos && v->bos >= 0) rc = token_list_push(out, v->bos, why);
     if (!rc && n) {
-        if (fragments_split_specials(v, text, n, flags & TOKENIZE_SPECIAL, untrusted, &all))
-            rc = fragments_encode(t, text, &all, out, why);
+        const bool control = flags & TOKENIZE_SPECIAL;
+        if (fragments_split(v, untrusted ? &v->messages : &v->specials, text, n, control, untrusted, &all))
+            rc = fragments_encode(t, text, control && !untrusted, &all, out, why);
         else
             rc = err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
         free(all.items);
@@ -263,9 +199,14 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
     for (int64_t i = 0; !rc && i < n; i++) {
         str_clear(&piece);
         if ((rc = tokenizer_piece(t, ids[i], special, &piece, why))) break;
-        bool literal = vocab_is_special(v, ids[i]) || v->types[ids[i]] == TOKEN_USER_DEFINED;
+        const bool normalized = v->strips &&
+                                v->strips[ids[i]] & NORMALIZED, /* its text begins as others do */
+            literal = !normalized && (vocab_is_special(v, ids[i]) || v->types[ids[i]] == TOKEN_USER_DEFINED);
         size_t skip = starts && !literal && piece.len && piece.data[0] == ' ';
+        while (skip && v->strip_space == STRIP_TOKEN && skip < piece.len && piece.data[skip] == ' ') skip++;
+        if (piece.len && v->strip_space != STRIP_STARTS) starts = false;
         str_append_n(out, str_text(&piece) + skip, piece.len - skip);
+        if (v->strip_space != STRIP_STARTS) continue;
         starts = inserts &&
                  (literal ? v->space != SPACE_FIRST || (starts && vocab_is_special(v, ids[i])) : false);
         if (out->failed) rc = err_set(why, ERR_NOMEM, "out of memory for text");

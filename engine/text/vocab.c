@@ -178,16 +178,31 @@ static bool special_is_control(const void *ctx, int32_t id)
     return vocab_is_special(ctx, id);
 }
 
-static enum err_code vocab_collect_specials(struct vocab *v, struct arena *memory, struct err *why)
+enum err_code vocab_index_specials(struct specials *out, const struct vocab *v,
+                                   const struct gguf_string *texts, special_takes_fn *takes,
+                                   struct arena *memory, struct err *why)
 {
     int32_t count = 0, *ids = malloc((size_t)v->n * sizeof *ids);
     for (int32_t i = 0; i < v->n && ids; i++)
-        if (v->texts[i].len && (vocab_is_special(v, i) || v->types[i] == TOKEN_USER_DEFINED))
+        if (texts[i].len && (vocab_is_special(v, i) || v->types[i] == TOKEN_USER_DEFINED) && takes(v, i))
             ids[count++] = i;
-    if (count) qsort_r(ids, (size_t)count, sizeof *ids, longer_first, v->texts);
-    const bool made = ids && specials_init(&v->specials, memory, v->texts, ids, count, special_is_control, v);
+    if (count) qsort_r(ids, (size_t)count, sizeof *ids, longer_first, (void *)(uintptr_t)texts);
+    const bool made = ids && specials_init(out, memory, texts, ids, count, special_is_control, v);
     free(ids);
+    out->leftmost = v->leftmost;
     return made ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for special tokens");
+}
+
+/* Looked for in the raw text; in texts with messages also control tokens that are normalized, because there
+ * they must not be missed, and cannot be told from what a message says after replacements. */
+static bool is_raw(const struct vocab *v, int32_t id)
+{
+    return !v->strips || !(v->strips[id] & NORMALIZED);
+}
+
+static bool is_raw_or_control(const struct vocab *v, int32_t id)
+{
+    return is_raw(v, id) || vocab_is_special(v, id);
 }
 
 /* Note the special tokens of a list of ids. */
@@ -214,14 +229,23 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     if (!rc) rc = vocab_load_scores_and_types(v, g, why);
     if (!rc) vocab_type_ends(v);
     if (!rc) rc = vocab_index_words(v, memory, why);
-    if (!rc) rc = vocab_collect_specials(v, memory, why);
     /* files that omit them mean SentencePiece's defaults */
     if (!rc) rc = vocab_load_id(&v->bos, v, g, "tokenizer.ggml.bos_token_id", spm ? 1 : -1, why);
     if (!rc) rc = vocab_load_id(&v->eos, v, g, "tokenizer.ggml.eos_token_id", spm ? 2 : -1, why);
     if (!rc) rc = vocab_load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);
     if (!rc) rc = vocab_load_strips(v, g, OWN_STRIP_LEFT, STRIP_LEFT, memory, why);
     if (!rc) rc = vocab_load_strips(v, g, OWN_STRIP_RIGHT, STRIP_RIGHT, memory, why);
+    if (!rc) rc = vocab_load_strips(v, g, OWN_SINGLE_WORD, SINGLE_WORD, memory, why);
+    if (!rc) rc = vocab_load_strips(v, g, OWN_NORMALIZED, NORMALIZED, memory, why);
+    v->leftmost = gguf_get_bool(g, OWN_LEFTMOST, false);
+    if (!rc) rc = vocab_index_specials(&v->specials, v, v->texts, is_raw, memory, why);
+    if (!rc) rc = vocab_index_specials(&v->messages, v, v->texts, is_raw_or_control, memory, why);
     if (!rc) vocab_find_ends(v, g);
+    const struct gguf_string strip = gguf_get_string(g, OWN_STRIP_SPACE);
+    if (strip.data) v->strip_space = gguf_string_is(strip, "token") ? STRIP_TOKEN : STRIP_ONE;
+    if (!rc && v->strip_space == STRIP_ONE && !gguf_string_is(strip, "one"))
+        rc = err_set(why, ERR_FORMAT, OWN_STRIP_SPACE ": expected one or token, file has '%.*s'",
+                     (int)MIN(strip.len, 40), strip.data);
     v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", spm);
     v->add_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false);
     v->add_space_prefix = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", spm);
