@@ -376,7 +376,7 @@ static void test_bad_files(void **state)
           "lie over each other" },
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[34],\"data_offsets\":[0,34]},"
           "\"a\":{\"dtype\":\"U8\",\"shape\":[34],\"data_offsets\":[0,34]}}",
-          "bad JSON" },
+          "duplicate object key" },
         { "{\"\":{\"dtype\":\"U8\",\"shape\":[34],\"data_offsets\":[0,34]}}", "name is empty" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -440,7 +440,7 @@ static void test_refused(void **state)
     expect_refused(LLAMA ",\"rope_scaling\":{\"rope_type\":\"dynamic\"}}", NULL, "RoPE scaling 'dynamic'");
     expect_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"aqlm\"}}", NULL,
                    "quantized by 'aqlm'");
-    expect_refused(LLAMA ",\"num_attention_heads\":0}", NULL, "bad JSON");
+    expect_refused(LLAMA ",\"num_attention_heads\":0}", NULL, "duplicate object key");
     expect_refused(LLAMA "}", "{}", "has no weight_map");
     expect_refused(LLAMA "}", "{\"weight_map\":{\"a\":\"../x.safetensors\"}}", "of the same folder");
     expect_refused(LLAMA "}", "{\"weight_map\":{\"a\":\"model.safetensors\",\"z\":\"model.safetensors\"}}",

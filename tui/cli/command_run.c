@@ -385,7 +385,7 @@ static bool add_message(struct generation *x, const char *role, const char *cont
 static enum err_code read_json(json_t **out, const char *flag, const char *text, size_t n, bool list,
                                struct err *why)
 {
-    enum err_code rc = json_parse(out, text, n, why);
+    enum err_code rc = json_parse_exact(out, text, n, 1, why);
     if (!rc && list != json_is_array(*out))
         rc = err_set(why, ERR_FORMAT, "expected %s",
                      list ? "a JSON list of tools" : "a JSON object of variables");
