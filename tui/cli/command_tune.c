@@ -402,6 +402,40 @@ static int tuner_status(const struct tuner *t)
     return t->result.wins || args_has(t->a, "--search-only") ? EXIT_DONE : EXIT_INCONCLUSIVE;
 }
 
+/* After the result: what it rests on, what the machine did meanwhile, and one command. */
+static void close_tune(struct table *out, const struct tuner *t)
+{
+    const struct tune_result *r = &t->result;
+    const long long run = (long long)r->run_id, confirm = (long long)r->confirm_run;
+    if (r->blocks && isfinite(r->noise_floor))
+        table_closing(
+            out,
+            "evidence: %lld of %lld configurations timed; the best compared in %d block%s, with noise of +-%.2g %%",
+            (long long)r->raced, (long long)r->space, r->blocks, str_plural(r->blocks),
+            stats_percent(r->noise_floor));
+    else
+        table_closing(out, "evidence: %lld of %lld configurations timed; %d block%s of a comparison",
+                      (long long)r->raced, (long long)r->space, r->blocks, str_plural(r->blocks));
+    if (r->blocks && isfinite(r->load.others_busy))
+        table_closing(
+            out, "conditions: other programs used %.0f %% of the processors; %d of %d block%s undisturbed",
+            100 * r->load.others_busy, r->load.undisturbed, r->load.blocks, str_plural(r->load.blocks));
+    if (r->stopped)
+        table_closing(out, "next: qdyno tune --resume %lld   (goes on where it was stopped)", run);
+    else if (t->written)
+        table_closing(
+            out,
+            "next: nothing; `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
+            t->model);
+    else if (*t->decision.confirm)
+        table_closing(out, "next: %s   (compares again when the machine is quiet)", t->decision.confirm);
+    else if (r->confirm_run && r->verdict == VERDICT_INCONCLUSIVE)
+        table_closing(out, "next: qdyno ab --resume %lld --budget TIME   (more blocks of the comparison)",
+                      confirm);
+    else if (run)
+        table_closing(out, "next: qdyno show %lld   (all candidates)", run);
+}
+
 static int tuner_print(struct tuner *t)
 {
     struct table out;
@@ -412,11 +446,9 @@ static int tuner_print(struct tuner *t)
     tune_lines_end(&t->lines, &end);
     table_init(&out, &DOCUMENT_TUNE);
     out.record = true;
-    table_headline(&out, "%s", sentence);
-    if (t->written)
-        table_headline(
-            &out, "Saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
-            t->model);
+    out.skip_absent = true;
+    table_result(&out, "%s", sentence);
+    close_tune(&out, t);
     json_t *row = table_row(&out);
     json_put_str(row, "model", t->model);
     json_put_str(row, "machine", machine_short(&t->machine, machine, sizeof machine));
@@ -441,8 +473,6 @@ static int tuner_print(struct tuner *t)
         table_note(
             &out, "not saved, because `run` and the dashboard use qdyno's own engine: start the other engine "
                   "with these settings");
-    else if (r->stopped)
-        table_note(&out, "to continue: qdyno tune --resume %lld", (long long)r->run_id);
     if (t->written)
         table_note(
             &out,
