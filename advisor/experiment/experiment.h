@@ -364,7 +364,7 @@ struct experiment_arm {
     /* from the worker's answer when it opened; "" and -1 before */
     char model_name[128], arch[32], sha256[HASH_HEX], dominant_format[16], isa[96], device[16];
     char quantization[48]; /* "Q4_K_M"; "" of runs of earlier versions */
-    char engine[1024]; /* of another engine: its build, command and program, as JSON; "" qdyno's own */
+    char engine[1024];     /* of another engine: its build, command and program, as JSON; "" qdyno's own */
     int threads;
     bool merged_known;
     struct config merged; /* every setting as the worker resolved it */

@@ -81,9 +81,9 @@ enum err_code quality_text_choose(struct db *d, const char *model_sha256, const 
  * it and stored only the name. */
 bool quality_text_is(const struct quality_text *t, const char *name, const char *sha256);
 
-/* How a text is called wherever a loss on it is shown: "the bundled stories" for the one that comes with qdyno
- * (by its content), otherwise its file name, and of a text known by a part of its SHA-256 only "the text with
- * SHA-256 ...". Returns buf. */
+/* How a text is called wherever a loss on it is shown: "the bundled stories" for the one that comes with
+ * qdyno (by its content), otherwise its file name, and of a text known by a part of its SHA-256 only "the
+ * text with SHA-256 ...". Returns buf. */
 enum { TEXT_LABEL = 160 };
 const char *quality_text_label(char buf[TEXT_LABEL], const char *name, const char *sha256);
 bool quality_text_is_bundled(const char *sha256); /* simple stories, unlike what most models are used for */

@@ -407,9 +407,8 @@ static enum err_code item_parse(struct item *it, const char *key, const char *va
     if (other && other->instead)
         return err_set(why, ERR_USAGE, "unknown key '%.40s' (%s): %s", key, other->program, other->instead);
     if (other)
-        return err_set(why, ERR_USAGE,
-                       "unknown key '%.40s': it is the name of %s for %s (did you mean %s=?)", key,
-                       other->program, KNOBS[other->knob].key, KNOBS[other->knob].key);
+        return err_set(why, ERR_USAGE, "unknown key '%.40s': it is the name of %s for %s (did you mean %s=?)",
+                       key, other->program, KNOBS[other->knob].key, KNOBS[other->knob].key);
     names[KNOB_COUNT] = "kv";
     names[KNOB_COUNT + 1] = "recipe";
     return err_set(why, ERR_USAGE, "unknown key '%.40s'; keys are %s", key,

@@ -10,7 +10,7 @@
 
 struct greedy_run {
     struct model *reference, *candidate;
-    struct batch_row *rows; /* [half a window] */
+    struct batch_row *rows;            /* [half a window] */
     const struct tokenizer *tokenizer; /* of the reference: knows where answers end */
     int limit;
 };

@@ -24,8 +24,8 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
 enum err_code telemetry_open_host(struct telemetry **out, const char *root, struct err *why);
 void telemetry_close(struct telemetry *t); /* NULL is fine */
 
-/* The files below `root` are copies, so their counters never advance: rates and power are unknown, not 0. A root with the file
- * RECORDING_ABOUT is treated so by itself. */
+/* The files below `root` are copies, so their counters never advance: rates and power are unknown, not 0. A
+ * root with the file RECORDING_ABOUT is treated so by itself. */
 void telemetry_freeze(struct telemetry *t);
 
 /* METRIC_PROC_* describe process `pid` and its descendants from now on. 0: no process, and they are NAN. */

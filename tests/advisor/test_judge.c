@@ -64,7 +64,9 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     struct experiment_state *s = around(0.5, 0.001, 5);
     experiment_judge(s);
     assert_int_equal(s->blocks_needed, 2); /* a difference needs 7 */
-    CHECK_CONTAINS(s->reason, "only 5 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
+    CHECK_CONTAINS(
+        s->reason,
+        "only 5 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
     CHECK_CONTAINS(s->reason, "about 2 more blocks would decide");
     free(s);
     /* without blocks the control says what could be seen, and blocks take as long as its own */
@@ -75,7 +77,9 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     s->block_s = 1.5;
     experiment_judge(s);
     assert_int_equal(s->blocks_needed, 7);
-    CHECK_CONTAINS(s->reason, "only 0 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
+    CHECK_CONTAINS(
+        s->reason,
+        "only 0 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
     CHECK_CONTAINS(s->reason, "about 7 more blocks would decide (11 s at this load)");
     free(s);
     /* undisturbed blocks come only as often as they did */

@@ -250,8 +250,10 @@ static void texts_are_called_by_names_that_people_know(void **state)
     assert_string_equal(quality_text_label(text, "/share/text/held-out.txt", STORIES), "the bundled stories");
     assert_string_equal(quality_text_label(text, "copy.txt", STORIES), "the bundled stories");
     assert_string_equal(quality_text_label(text, "/mine/held-out.txt", "feed"), "held-out.txt");
-    assert_string_equal(quality_text_label(text, "held-out.txt", ""), "held-out.txt"); /* may be another text */
-    assert_string_equal(quality_text_label(text, "", "feedfeedfeedfeed"), "the text with SHA-256 feedfeedfeed");
+    assert_string_equal(quality_text_label(text, "held-out.txt", ""),
+                        "held-out.txt"); /* may be another text */
+    assert_string_equal(quality_text_label(text, "", "feedfeedfeedfeed"),
+                        "the text with SHA-256 feedfeedfeed");
     assert_string_equal(quality_text_label(text, "", ""), "an unknown text");
     CHECK(quality_text_is_bundled(STORIES));
     CHECK(!quality_text_is_bundled(""));

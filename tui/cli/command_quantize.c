@@ -251,8 +251,8 @@ static enum err_code recovery_check(const struct quantizing *z, struct err *why)
     return recover_check(z->source, z->source, why);
 }
 
-/* Refuse a model with unknown or missing parts: its quantized file would be refused as well. Architectures that only the
- * quantizer knows are not checked. */
+/* Refuse a model with unknown or missing parts: its quantized file would be refused as well. Architectures
+ * that only the quantizer knows are not checked. */
 static enum err_code source_check(struct quantizing *z, struct err *why)
 {
     struct model_shape shape;

@@ -1,4 +1,5 @@
-/* tui/cli/command_show_result.h - `show` of runs without a table of their own, and the conditions of any run. */
+/* tui/cli/command_show_result.h - `show` of runs without a table of their own, and the conditions of any run.
+ */
 #ifndef QDYNO_CLI_SHOW_RESULT_H
 #define QDYNO_CLI_SHOW_RESULT_H
 

@@ -122,7 +122,8 @@ void background_read_applied(struct background *b)
         _Static_assert(sizeof b->known.applied >= sizeof kept->line, "a line that is cut is another one");
         str_put(b->known.applied, sizeof b->known.applied, found ? kept->line : "");
         snprintf(b->known.applied_when, sizeof b->known.applied_when, "%s", found ? kept->when : "");
-        snprintf(b->known.applied_because, sizeof b->known.applied_because, "%.255s", found ? kept->because : "");
+        snprintf(b->known.applied_because, sizeof b->known.applied_because, "%.255s",
+                 found ? kept->because : "");
         snprintf(b->known.applied_load, sizeof b->known.applied_load, "%s", found ? kept->load : "");
     }
     pthread_mutex_unlock(&b->lock);

@@ -113,7 +113,8 @@ enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args
 
 /* The text that the quality of this model is measured on (advisor/predict/predict.h), to measure on it. The
  * caller frees *path. Errors: as quality_text_path, db_open. */
-/* Adds, once, that a real model's quality was measured on the bundled stories, and how to set another text. */
+/* Adds, once, that a real model's quality was measured on the bundled stories, and how to set another text.
+ */
 void cli_note_text(struct table *t, const char *model, const char *text_sha256);
 enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why);
 

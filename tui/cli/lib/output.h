@@ -123,7 +123,8 @@ void table_keep(struct table *t, const char *names);
 void table_summarize(struct table *t, const struct summary *s);
 void table_done(struct table *t);
 
-/* Schema, rows, extra, headline and notes as one document, from which `show` prints the table again. New reference. */
+/* Schema, rows, extra, headline and notes as one document, from which `show` prints the table again. New
+ * reference. */
 json_t *table_document(const struct table *t);
 /* Errors: ERR_NOMEM; in builds with tests those of document_check. Write errors appear when the caller closes
  * `out`. */
