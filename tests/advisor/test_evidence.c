@@ -283,7 +283,7 @@ static struct rule_finding rule_found(const struct bench *b, const char *name,
     static struct rule_finding found[RULES_MAX];
     struct machine machine = { .cores = 4, .processors = 4, .memory_bytes = (int64_t)8 << 30 };
     struct prediction reference = { .plan = { .weights = 1 << 20, .total = 1 << 21 } };
-    struct model_shape shape = { .dominant_format = "q8_0" };
+    struct model_shape shape = { .dominant_format = "f16" }; /* a file that recipes can be applied to */
     const int n = rules_apply(found, &(struct rule_case){ .model = b->model,
                                                           .shape = &shape,
                                                           .machine = &machine,

@@ -295,6 +295,15 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     note_blocks(t, s);
 }
 
+/* Events that change what the figures mean. The others say how the run went: --verbose. */
+static bool event_matters(const char *kind)
+{
+    static const char *const KINDS[] = { "budget", "arm", "engine", "load", "quality" };
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++)
+        if (!strcmp(kind, KINDS[i])) return true;
+    return false;
+}
+
 /* The lines that end the output. What holds for the run, and not for one arm, is taken from the headline arm.
  */
 static void close_table(struct table *t, const struct experiment_state *s)
@@ -326,6 +335,7 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     ab_claims_note(t, s);
     for (int i = 0; i < s->events; i++) {
         char when[32];
+        if (event_matters(s->event[i].kind)) table_note(t, "%s", s->event[i].text);
         table_detail(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
     }
     if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);

@@ -172,7 +172,7 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
         'A' + arm, quality_text_label(text, q->text, q->text_sha256), (long long)d->candidate.chunks, q->ctx,
         q->kld.estimate, q->kld.lower, q->kld.upper, d->kld_p99, d->kld_max, 100 * q->top1.estimate,
         q->ppl.estimate, d->reference.ppl, q->ppl_ratio.estimate, q->ppl_ratio.lower, q->ppl_ratio.upper);
-    table_note(
+    table_detail(
         t,
         "  most likely token right only in A: %lld, only in %c: %lld, McNemar p %.3g; greedy texts of %d tokens "
         "differ for %d of %d prompts",
