@@ -298,7 +298,7 @@ static void note_effect(struct table *t, const struct experiment_state *s)
 /* Events that change what the figures mean. The others say how the run went: --verbose. */
 static bool event_matters(const char *kind)
 {
-    static const char *const KINDS[] = { "budget", "arm", "engine", "load", "quality" };
+    static const char *const KINDS[] = { "budget", "arm", "engine", "load", "quality", "continue" };
     for (size_t i = 0; i < COUNT_OF(KINDS); i++)
         if (!strcmp(kind, KINDS[i])) return true;
     return false;
