@@ -56,8 +56,7 @@ parents = lambda name: {by[s["parent"]]["name"].split(" ")[0] for s in names[nam
 print({k: len(v) for k, v in names.items()})
 assert len(names["experiment"]) == 1 and len(names["block"]) >= 1, names.keys()
 assert parents("block") == {"experiment"} and parents("text_completion") == {"experiment", "block"}
-# the untimed run of a new process ("settle") has these parts, too
-assert parents("prefill") - {"settle"} == parents("decode") - {"settle"} == {"text_completion"}
+assert parents("prefill") == parents("decode") == {"text_completion"}
 assert parents("load") <= {"experiment", "block"} and "experiment" in parents("load")
 assert len(names["quantize"]) == 1 and parents("quantize") == {"load"}, "made once, then it is in the cache"
 root = names["experiment"][0]["attributes"]

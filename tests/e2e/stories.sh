@@ -63,7 +63,7 @@ wait_for 60 'stories.gguf .*(fits|MB|[0-9]K|[0-9]M)'
 press Down Down
 press Enter
 press Enter # a folder is gone into, a file is taken
-wait_for 60 'stories.gguf f(32|16) ' || finish
+wait_for 60 'stories.gguf [fF](32|16) ' || finish
 press Escape
 
 # ab A B: an A/B on a small workload that ends in seconds
