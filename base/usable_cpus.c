@@ -41,8 +41,8 @@ static bool list_parse(struct cpu_list *l, const char *text)
     return l->n > 0;
 }
 
-/* Keeps the processors of the mask that are in the list, unless none would remain: then the list is of
- * another name space. */
+/* Intersects the mask with a list of processors. If nothing would remain, the mask stays as it is: the list
+ * then numbers processors differently, as in a container. */
 static void mask_intersect(struct usable_cpus *u, const struct cpu_list *l)
 {
     uint64_t both[COUNT_OF(u->mask)] = { 0 };
@@ -162,7 +162,7 @@ static void read_processors(struct reading *r, const char *root)
     }
     cgroup_walk(root, 0, "cpuset", level_cpuset, r);
     u->processors = mask_count(u);
-    u->cores = cores_count(r, root);
+    u->cores = u->processors == u->online ? u->online_cores : cores_count(r, root);
 }
 
 void usable_cpus_read(struct usable_cpus *out, const char *root)
@@ -197,7 +197,9 @@ const struct usable_cpus *usable_cpus(void)
     return &here;
 }
 
-const char *usable_cpus_text(const struct usable_cpus *u, char *buf, size_t size)
+/* "2 of 8 processors (affinity mask or cpuset), a CPU quota of 1.5 processors": what limits a process; "" if
+ * nothing does. */
+static const char *limits_text(const struct usable_cpus *u, char *buf, size_t size)
 {
     const bool masked = u->processors && u->processors < u->online;
     size_t at = 0;
@@ -217,7 +219,7 @@ const char *usable_cpus_warning(const struct usable_cpus *u, int threads, char *
     const bool beyond_quota = threads > 1 && threads > ceil(u->quota_cpus);
     *buf = '\0';
     if (!beyond_mask && !beyond_quota) return buf;
-    if (!*usable_cpus_text(u, limits, sizeof limits))
+    if (!*limits_text(u, limits, sizeof limits))
         snprintf(limits, sizeof limits, "%d processors", u->processors);
     snprintf(
         buf, size,

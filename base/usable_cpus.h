@@ -34,10 +34,6 @@ const struct usable_cpus *usable_cpus(void);
 
 bool usable_cpus_has(const struct usable_cpus *u, int cpu);
 
-/* "2 of 8 processors (affinity mask or cpuset), CPU quota 1.5": what limits a process, for messages. "" if
- * nothing does. */
-const char *usable_cpus_text(const struct usable_cpus *u, char *buf, size_t size);
-
 /* A sentence for somebody who asked for more threads than the processors or the quota allow; "" if they are
  * not more. Returns buf. */
 const char *usable_cpus_warning(const struct usable_cpus *u, int threads, char *buf, size_t size);

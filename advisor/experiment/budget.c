@@ -129,8 +129,8 @@ static void reserve(struct experiment *x, double canary_s)
     else
         snprintf(
             why, sizeof(why),
-            "measuring quality takes about %.0f s and begins when the budget is used up, because inside it "
-            "less than half of the time would be left for the comparison",
+            "measuring quality takes about %.0f s and begins when the budget is used up, because at least half of "
+            "the budget is kept for the blocks",
             ceil(quality));
     announce_overrun(x, why);
 }
@@ -150,7 +150,7 @@ static void check_blocks(struct experiment *x)
     forecast_of(&f, &s->spec, experiment_elapsed(x), cells_s + starts_s, x->budget.quality_s);
     if (s->blocks || s->control_blocks || !experiment_forecast_is_short(&f)) return;
     experiment_log_event(x, "budget",
-                         "the budget is too short for a verdict: %s; a run with --budget %s has time for one",
+                         "the budget is too short for a verdict: %s; --budget %s would be enough",
                          experiment_forecast_text(text, &f), f.budget);
 }
 

@@ -241,11 +241,11 @@ static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *s
         settled = !spec->warmup_cells && has_settled(value, n, &drop);
     }
     if (more && !spec->warmup_cells)
-        experiment_log_event(x, "warmup", "arm %c ran the workload %d time%s to warm up (not counted): %s",
-                             'A' + arm, n, str_plural(n),
-                             !settled ? "its speed may still be changing"
-                             : drop   ? "its speed became steady after the first runs"
-                                      : "its speed was steady from the first run");
+        experiment_log_event(x, "warmup", "arm %c: %d warm-up run%s (not counted); its speed %s", 'A' + arm,
+                             n, str_plural(n),
+                             !settled ? "may still be changing"
+                             : drop   ? "became steady after the first of them"
+                                      : "was steady from the first of them on");
     return FLOW_CONTINUE;
 }
 
@@ -299,13 +299,13 @@ static void note_estimand(struct experiment *x, enum estimand before)
         state_done(x);
         experiment_log_event(
             x, "estimand",
-            "most of %d block%s were disturbed by other programs: the result is now about the "
-            "speed beside that load, from all blocks%s%s",
-            all, str_plural(all), *by ? ". The processors are used by " : "", by);
+            "other programs disturbed most of %d block%s, so disturbed blocks are no longer left out: the result "
+            "is the speed under that load%s%s",
+            all, str_plural(all), *by ? ". CPU time is used by " : "", by);
     } else {
         experiment_log_event(
             x, "estimand",
-            "the result is again about the speed on an undisturbed machine, from quiet blocks");
+            "most blocks are undisturbed again: the result is the speed without load, and disturbed blocks are left out");
     }
 }
 

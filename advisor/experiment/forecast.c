@@ -49,8 +49,7 @@ static int blocks_wanted(const struct experiment_spec *s)
     return control + MAX(fewest, s->min_blocks);
 }
 
-/* "12m": rounded up, as the flag takes it. */
-static void budget_text(char buf[FORECAST_BUDGET], double seconds)
+void forecast_budget(char buf[FORECAST_BUDGET], double seconds)
 {
     if (seconds <= 60)
         snprintf(buf, FORECAST_BUDGET, "%.0fs", 10 * ceil(seconds / 10));
@@ -72,7 +71,7 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
     f->given = (int)fmin(fmax(floor((left - reserved) / block_s), 0), EXPERIMENT_BLOCKS);
     f->budget_s = s->budget_s;
     f->needed_s = margin * (before_s + f->wanted * block_s + (isnan(quality_s) ? 0 : quality_s));
-    budget_text(f->budget, f->needed_s);
+    forecast_budget(f->budget, f->needed_s);
     f->unknown[0] = '\0';
 }
 
@@ -186,7 +185,7 @@ static bool forecast_resumed(struct experiment_forecast *f, const struct experim
         f->resumed = true;
         f->wanted = MAX(x->blocks_needed, 1);
         f->needed_s = 1.1 * f->wanted * x->block_s;
-        budget_text(f->budget, f->needed_s);
+        forecast_budget(f->budget, f->needed_s);
     }
     free(x);
     return known;
@@ -263,7 +262,7 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         if (f->given)
             str_printf(&s, " give%s %d", f->budget_s == 60 || f->budget_s == 1 ? "s" : "", f->given);
         else
-            str_append(&s, " are too short for one");
+            str_append(&s, " are too short for a block");
         str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",
                    f->wanted);
         if (f->control) str_printf(&s, ", %d of them for the control", f->control);

@@ -222,7 +222,7 @@ static void put_blocks_so_far(struct str *s, struct wording w, const struct comp
         str_append(s, " %)");
     }
     if (c->blocks_needed > 0)
-        str_printf(s, "; %d more block%s needed for a guarantee (95 %%)", c->blocks_needed,
+        str_printf(s, "; %d more block%s needed for 95 %% confidence", c->blocks_needed,
                    c->blocks_needed == 1 ? " is" : "s are");
 }
 
@@ -314,10 +314,15 @@ static void put_quality(struct str *s, const struct experiment_state *x, int arm
         return;
     }
     char text[TEXT_LABEL];
-    str_printf(s, "; quality loss %.2g nats on %s", q->kld.estimate,
-               quality_text_label(text, q->text, q->text_sha256));
+    char loss[24], most[24];
+    int digits = 2; /* the bound has to look different from the value that it bounds */
+    do {
+        snprintf(loss, sizeof(loss), "%.*g", digits, q->kld.estimate);
+        snprintf(most, sizeof(most), "%.*g", digits, q->kld.upper);
+    } while (!strcmp(loss, most) && q->kld.upper > q->kld.estimate && ++digits < 6);
+    str_printf(s, "; quality loss %s nats on %s", loss, quality_text_label(text, q->text, q->text_sha256));
     if (!isfinite(q->kld.upper)) return;
-    str_printf(s, " (at most %.2g, %s the limit of %.3g)", q->kld.upper,
+    str_printf(s, " (at most %s, %s the limit of %.3g)", most,
                q->kld.upper <= limit  ? "within"
                : q->kld.lower > limit ? "above"
                                       : "perhaps above",
@@ -343,9 +348,9 @@ static void put_reaction(struct str *s, const struct experiment_state *x)
     if (experiment_load_reacts(x))
         str_printf(
             s,
-            " While %c ran, on average %.2g %s tasks of other programs competed for the processors than "
-            "while A ran, so a part of the difference may be theirs.",
-            'A' + MAX(x->headline, 1), fabs(x->load_reacts), x->load_reacts < 0 ? "fewer" : "more");
+            " Other programs had on average %.2g %s runnable tasks while %c ran than while A ran, so a part of "
+            "the difference may be due to them.",
+            fabs(x->load_reacts), x->load_reacts < 0 ? "fewer" : "more", 'A' + MAX(x->headline, 1));
 }
 
 static void put_next(struct str *s, const struct experiment_state *x, const struct comparison *c,
@@ -420,21 +425,14 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
 static void put_evidence(struct str *s, const struct experiment_state *x, int arm)
 {
     const struct comparison *c = comparison_of(x, arm);
-    str_printf(s, "evidence: %d block%s of A and %c in turn", c->blocks, str_plural(c->blocks), 'A' + arm);
+    str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
+               'A' + arm);
     if (isfinite(x->noise_floor))
-        str_printf(s, "; A against itself differed by up to %.2g %% (%d control block%s)",
-                   stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
+        str_printf(s, "in %d further control block%s A differed from itself by up to %.2g %%",
+                   x->control_blocks, str_plural(x->control_blocks), stats_percent(x->noise_floor));
     else
-        str_append(s, "; A was not compared with itself, so the noise is unknown");
-    str_printf(s, "; differences below %.3g %% do not matter (margin)", 100 * x->spec.margin);
-}
-
-/* ", mostly by cc1plus 40 %": the program that used the processors most when the machine was found to be
- * busy. */
-static void put_culprit(struct str *s, const struct experiment_state *x)
-{
-    const int first = (int)strcspn(x->busiest, ",");
-    if (first) str_printf(s, ", mostly by %.*s", first, x->busiest);
+        str_append(s, "A was not compared with itself, so the noise is unknown");
+    str_printf(s, "; differences below the margin of %.3g %% do not matter", 100 * x->spec.margin);
 }
 
 static void put_conditions(struct str *s, const struct experiment_state *x)
@@ -443,16 +441,20 @@ static void put_conditions(struct str *s, const struct experiment_state *x)
     const int measured = x->complete > 0 ? x->complete : x->blocks + x->discarded;
     const int disturbed = x->complete > 0 ? x->disturbed : x->discarded;
     str_append(s, "conditions: ");
-    if (!disturbed)
-        str_printf(s, "no other program disturbed the %d block%s", measured, str_plural(measured));
-    else {
+    if (!disturbed) {
+        str_printf(s, "nothing disturbed the %d block%s", measured, str_plural(measured));
+    } else {
+        const int first = (int)strcspn(x->busiest,
+                                       ","); /* the program that used most, when that was looked at */
         str_printf(s, "%d of %d block%s disturbed", disturbed, measured, str_plural(measured));
-        put_culprit(s, x);
-        str_append(s, x->estimand == ESTIMAND_LOADED ? "; all count: this is the speed beside that load"
-                                                     : "; those do not count");
+        if (isfinite(l->others_busy))
+            str_printf(s, "; other programs used %.0f %% of the CPU time", 100 * l->others_busy);
+        if (first) str_printf(s, " (most: %.*s)", first, x->busiest);
+        str_append(s, x->estimand == ESTIMAND_LOADED
+                          ? "; no block was left out, so this is the speed under that load"
+                          : "; those were left out");
     }
-    if (isfinite(l->others_busy) && disturbed)
-        str_printf(s, "; other programs used %.0f %% of the processors", 100 * l->others_busy);
+    if (experiment_load_reacts(x)) str_append(s, ".");
     put_reaction(s, x);
 }
 
@@ -464,15 +466,16 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
     if (x->phase == PHASE_STOPPED)
         str_printf(s, "next: qdyno ab --resume %lld   (goes on where it was stopped)", run);
     else if (verdict == VERDICT_INCONCLUSIVE || verdict == VERDICT_NONE) {
-        const double minutes = x->block_s > 0 && x->blocks_needed > 0
-                                   ? ceil(x->block_s * x->blocks_needed / 60)
-                                   : 0;
+        /* undisturbed blocks come only as often as they did */
         const double share = x->complete > 0 && x->blocks > 0 ? (double)x->blocks / x->complete : 1;
-        if (minutes > 0)
-            str_printf(s, "next: qdyno ab --resume %lld --budget %.0fm   (about %d more block%s may decide)",
-                       run, ceil(minutes / share), x->blocks_needed, str_plural(x->blocks_needed));
-        else
-            str_printf(s, "next: qdyno ab --resume %lld --budget TIME   (measures more blocks)", run);
+        const double seconds = x->block_s * x->blocks_needed / share;
+        char budget[FORECAST_BUDGET] = "TIME";
+        if (seconds > 0) forecast_budget(budget, seconds);
+        str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld", run, budget, run);
+        if (x->blocks_needed > 0)
+            str_printf(s, "; about %d more block%s for a verdict", x->blocks_needed,
+                       str_plural(x->blocks_needed));
+        str_append(s, ")");
     } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2)
         str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run);
     else

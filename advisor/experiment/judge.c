@@ -195,7 +195,7 @@ static void exact_judge(struct comparison *c, double margin)
         snprintf(c->reason, sizeof(c->reason), "the text is a single window: there is no interval");
     else
         snprintf(c->reason, sizeof(c->reason),
-                 "the interval contains 0 and reaches beyond the margin: a longer text would decide");
+                 "the interval contains 0 and reaches beyond the margin: a longer text may give a verdict");
 }
 
 /* Whether other programs ran more beside one of the arms: the order of a block is a coin that they do not
@@ -301,7 +301,8 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
             "only a difference of %.1f %% or more would probably have been found",
             c->blocks, which, str_plural(c->blocks),
             100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
-    str_printf(&out, "; about %d more block%s would decide", c->blocks_needed, str_plural(c->blocks_needed));
+    str_printf(&out, "; a verdict needs about %d more block%s", c->blocks_needed,
+               str_plural(c->blocks_needed));
     /* undisturbed blocks come only as often as they did */
     const double share = s->complete > 0 ? (double)s->blocks / s->complete : 1;
     const double seconds = ceil(s->block_s / share * c->blocks_needed);

@@ -314,6 +314,7 @@ enum flow experiment_wait_until_quiet(struct experiment *x);
 /* The first block runs in turns where something disturbs the machine already, as blocks after a disturbed one
  * do: in whole cells its effect would be that of the load, and it would stay in the noise floor. */
 void experiment_look_for_load(struct experiment *x);
+
 /* ---------------------------------------------------------------- forecast.c */
 
 struct arm_time {
@@ -328,6 +329,9 @@ double forecast_quality_s(const struct experiment_spec *s, const struct arm_time
  * resolved. */
 void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,
                  double block_s, double quality_s);
+
+/* "12m": seconds as --budget takes them, rounded up. */
+void forecast_budget(char buf[FORECAST_BUDGET], double seconds);
 
 /* Seconds of the budget that blocks may still use; at most 0: none. */
 double experiment_budget_left(const struct experiment *x);

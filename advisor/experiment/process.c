@@ -336,8 +336,8 @@ void processes_plan(struct experiment *x)
             start_s, cells_s);
 }
 
-/* Of the parts of an untimed run only the filling of the cache takes time that somebody looks for; its
- * prefill and decode would look like timed ones. Returns how many spans are left. */
+/* Keeps the first span, the untimed run itself, and the filling of its cache. Its prefill and decode would
+ * look like timed ones in a trace. Returns how many spans are left. */
 static int spans_keep_fill(struct span_row *span, int n)
 {
     int kept = 1; /* the run itself */

@@ -109,12 +109,14 @@ enum err_code foreign_program(char **out, const struct config *c, struct err *wh
 static bool sets_threads(const struct words *w)
 {
     for (int i = 1; i < w->n; i++)
-        if (!strcmp(w->word[i], "-t") || str_starts(w->word[i], "--threads")) return true;
+        if (!strcmp(w->word[i], "-t") || !strcmp(w->word[i], "--threads") ||
+            str_starts(w->word[i], "--threads="))
+            return true;
     return false;
 }
 
-/* llama.cpp counts the cores of the machine. Where a mask, cpuset or quota allows fewer, its threads would
- * wait for each other, and the comparison would be one of mistakes. */
+/* Passes the number of threads where a mask, cpuset or quota allows fewer than the machine has cores.
+ * llama.cpp's own default counts all cores, and the threads would then stall each other. */
 static void limit_threads(struct words *w)
 {
     char number[16];

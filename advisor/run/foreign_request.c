@@ -149,5 +149,6 @@ enum err_code foreign_get_text(struct str *out, const char *url, const char *key
         .method = "GET", .url = url, .auth = &auth, .receive = on_text, .ctx = &wanted
     };
     const enum err_code rc = http_send(&request, NULL, why);
+    if (out->failed) return err_set(why, ERR_NOMEM, "out of memory for %s", url);
     return rc == ERR_CANCELLED ? err_set(why, ERR_FORMAT, "%s: more than %zu bytes", url, most) : rc;
 }

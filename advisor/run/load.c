@@ -123,8 +123,8 @@ static double row_late(const struct row *q)
     return q->sent - q->scheduled;
 }
 
-/* Is every figure known that the limits are about? scratch: [q->tokens] */
-static bool row_is_known(const struct row *q, const struct workload_load *l, double *scratch)
+/* scratch: [q->tokens], in use as long as the result */
+static struct request_times row_times(const struct row *q, double *scratch)
 {
     struct request_times t = { .arrived_s = q->scheduled,
                                .admitted_s = q->admitted,
@@ -134,22 +134,18 @@ static bool row_is_known(const struct row *q, const struct workload_load *l, dou
                                .gap_s = scratch,
                                .gaps = MAX(q->tokens - 1, 0) };
     for (int i = 0; i < t.gaps; i++) scratch[i] = q->token_s[i + 1] - q->token_s[i];
-    for (int i = 0; i < l->limits; i++)
-        if (isnan(request_figure(&t, l->limit[i].figure))) return false;
-    return true;
+    return t;
 }
 
-/* scratch: [q->tokens] */
+static bool row_is_known(const struct row *q, const struct workload_load *l, double *scratch)
+{
+    const struct request_times t = row_times(q, scratch);
+    return limits_are_known(l->limit, l->limits, &t);
+}
+
 static bool row_is_good(const struct row *q, const struct workload_load *l, double *scratch)
 {
-    struct request_times t = { .arrived_s = q->scheduled,
-                               .admitted_s = q->admitted,
-                               .first_s = q->first,
-                               .last_s = q->end,
-                               .tokens = q->tokens,
-                               .gap_s = scratch,
-                               .gaps = MAX(q->tokens - 1, 0) };
-    for (int i = 0; i < t.gaps; i++) scratch[i] = q->token_s[i + 1] - q->token_s[i];
+    struct request_times t = row_times(q, scratch);
     return q->done && limits_are_met(l->limit, l->limits, &t);
 }
 

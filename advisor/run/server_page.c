@@ -71,9 +71,8 @@ static void sample_take(struct server_page *p, const char *line, size_t n)
     if (!name || !digits || digits >= sizeof number) return;
     memcpy(number, at, digits);
     number[digits] = '\0';
-    char *rest;
-    const double value = strtod(number, &rest);
-    if (*rest || !isfinite(value)) return;
+    double value;
+    if (!str_to_double(number, &value) || !isfinite(value)) return;
     for (size_t i = 0; i < PAGE_FIGURES; i++) {
         const enum family_id f = FIGURES[i].family;
         if (family_is(line, name, f, is_times(i) ? "_sum" : "")) add(&p->sum[i], value);

@@ -98,14 +98,14 @@ const char *chat_template_advice(const struct tokenizer *t, char buf[CHAT_ADVICE
     if (guess)
         snprintf(
             buf, CHAT_ADVICE,
-            "give one with --template NAME or FILE. Most likely is --template %s, because the tokenizer has its "
-            "control token %s; all names: %s",
-            guess->name, guess->sign, names);
+            "add --template with a file or one of these names: %s. Most likely is --template %s, because the tokenizer has "
+            "its control token %s",
+            names, guess->name, guess->sign);
     else
         snprintf(
             buf, CHAT_ADVICE,
-            "give one with --template NAME or FILE. The tokenizer has no control token of a known format, so "
-            "alpaca, which needs none, may do; all names: %s",
+            "add --template with a file or one of these names: %s. The tokenizer has no control token of these formats, so try "
+            "alpaca, which needs none",
             names);
     return buf;
 }

@@ -170,8 +170,10 @@ static void label_foreign(const struct config *c, struct str *out)
     for (int i = 0; i < KNOB_COUNT; i++) {
         const char *value = config_text(c, (enum knob_id)i);
         if (!c->given[i] || i == KNOB_ENGINE || i == KNOB_ARGS) continue;
-        if (i == KNOB_BIN || i == KNOB_URL || i == KNOB_MODEL)
+        if (i == KNOB_BIN || i == KNOB_MODEL)
             str_printf(out, " %s", last_part(value));
+        else if (i == KNOB_URL) /* host and port tell servers apart */
+            str_printf(out, " %s", strstr(value, "://") ? strstr(value, "://") + 3 : value);
         else if (KNOBS[i].flag)
             str_printf(out, " %s %s", KNOBS[i].flag, value);
         else

@@ -169,8 +169,9 @@ static bool is_of_family(const struct checkpoint *c, const char *families)
 /* The value of a key, also null; NULL: it is absent. */
 static const json_t *value_of(const struct checkpoint *c, const char *key)
 {
-    const json_t *value = json_object_get(c->config, key);
-    return value ? value : json_object_get(json_object_get(c->config, "text_config"), key);
+    const json_t *own = json_object_get(c->config, key),
+                 *text = json_object_get(json_object_get(c->config, "text_config"), key);
+    return own && (!json_is_null(own) || !text) ? own : text;
 }
 
 enum err_code config_fill(struct checkpoint *c, struct err *why)
@@ -213,13 +214,21 @@ static bool is_harmless(const struct config_keys *k, const json_t *value)
     return end != k->only && want == json_number_value(value);
 }
 
+/* Does the value mean that a feature is off? */
+static bool is_off(const json_t *v)
+{
+    return json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0) ||
+           (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
+}
+
 bool config_key_is_known(const struct checkpoint *c, const char *name, const json_t *value)
 {
+    if (json_is_null(value)) return true;
     for (size_t i = 0; i < COUNT_OF(DEFAULTS); i++)
         if (!strcmp(DEFAULTS[i].key, name)) return true;
     for (size_t i = 0; i < COUNT_OF(KNOWN); i++)
         if (list_has(KNOWN[i].names, name, strlen(name)) &&
             (!KNOWN[i].families || is_of_family(c, KNOWN[i].families)))
             return is_harmless(&KNOWN[i], value);
-    return false;
+    return is_off(value); /* of a key that nobody knows: whatever it would switch on is off */
 }

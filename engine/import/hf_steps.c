@@ -33,8 +33,9 @@ static enum err_code read_template(struct hf_frame *f, const json_t *step, int64
                            "tokenizer.json: post-processor TemplateProcessing: '%.60s' has %zu ids, expected "
                            "one",
                            name, json_array_size(ids));
+        const json_t *id = json_array_get(ids, 0);
         const enum err_code rc = special ? place(behind ? &f->after : &f->before,
-                                                 json_integer_value(json_array_get(ids, 0)), n, why)
+                                                 json_is_integer(id) ? json_integer_value(id) : -1, n, why)
                                          : ERR_OK;
         if (rc) return rc;
         behind = behind || !special;

@@ -391,7 +391,8 @@ static enum err_code specials_put(struct checkpoint *c, const struct tokens *t, 
     int32_t more[ENDS_MOST];
     size_t used = 0, rest = 0;
     for (size_t i = 0; i < json_array_size(ends); i++) {
-        const json_int_t id = json_integer_value(json_array_get(ends, i));
+        const json_t *end = json_array_get(ends, i);
+        const json_int_t id = json_is_integer(end) ? json_integer_value(end) : -1;
         if (id == eos || id < 0 || id >= t->n) continue;
         if (used < COUNT_OF(KEYS))
             put_id(c, KEYS[used++], id);

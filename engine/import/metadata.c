@@ -380,13 +380,6 @@ static enum err_code put_query_scale(struct checkpoint *c, struct err *why)
 
 /* ---------------------------------------------------------------- the rest */
 
-/* Does the value mean that a feature is off? */
-static bool is_off(const json_t *v)
-{
-    return !v || json_is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0) ||
-           (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
-}
-
 /* Keys that nobody here knows: arch_unknown names them, and the model runs with force=on only. */
 static void put_unknown(struct checkpoint *c)
 {
@@ -396,7 +389,7 @@ static void put_unknown(struct checkpoint *c)
     json_object_foreach((json_t *)(json_is_object(text) ? text : c->config), name, value)
     {
         char key[ARCH_KEY_NAME];
-        if (is_off(value) || config_key_is_known(c, name, value)) continue;
+        if (config_key_is_known(c, name, value)) continue;
         snprintf(key, sizeof key, "%.20s.config.%.95s", c->arch->name, name);
         gguf_writer_put_bool(c->metadata, key, true);
     }

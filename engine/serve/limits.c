@@ -31,6 +31,13 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+bool limits_are_known(const struct load_limit *limit, int limits, const struct request_times *t)
+{
+    for (int i = 0; i < limits; i++)
+        if (isnan(request_figure(t, limit[i].figure))) return false;
+    return true;
+}
+
 bool limits_are_met(const struct load_limit *limit, int limits, struct request_times *t)
 {
     bool met = true;

@@ -22,6 +22,9 @@ double gap_quantile(const double *ascending, int n, double p);
  * first is 0 where there is only one: none came late. */
 double request_figure(const struct request_times *t, enum load_figure f);
 
+/* Is every figure known that the limits are about? */
+bool limits_are_known(const struct load_limit *limit, int limits, const struct request_times *t);
+
 /* Is every figure below its limit? Puts the gaps in ascending order. */
 bool limits_are_met(const struct load_limit *limit, int limits, struct request_times *t);
 

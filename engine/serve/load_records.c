@@ -65,6 +65,8 @@ void live_end_add(struct live *l, const struct load_record *record, const double
     l->done += outcome == LOAD_DONE;
     l->not_done += outcome != LOAD_DONE;
     if (!l->limits) return;
+    if (outcome == LOAD_DONE && !limits_are_known(l->limit, l->limits, &t))
+        return; /* neither met nor missed */
     if (outcome == LOAD_DONE && limits_are_met(l->limit, l->limits, &t))
         l->met++;
     else

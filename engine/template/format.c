@@ -1,6 +1,7 @@
 /* Numbers as Python prints them, and the two ways of Python to fill in texts: "%s and %d" % (a, b), and
  * "{} and {:>8.2f}".format(a, b) with its format specifications. What they do not express here is an error
  * that names the conversion. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,9 @@ size_t tpl_float_repr(double d, char out[TPL_FLOAT_ROOM])
     char text[40], digits[24];
     int count = 0, exponent = 0;
     if (isnan(d) || isinf(d)) return (size_t)sprintf(out, "%s", isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
-    for (int n = 0; n < 17; n++) { /* the fewest digits that read back as the same double */
+    /* The fewest digits that read back as the same double. A decimal number of up to 15 digits keeps them, so
+     * trying begins there: zeros at the end go below. Only numbers near 0 have fewer significant bits. */
+    for (int n = fabs(d) < DBL_MIN ? 0 : 14; n < 17; n++) {
         snprintf(text, sizeof text, "%.*e", n, d);
         if (strtod(text, NULL) == d) break;
     }

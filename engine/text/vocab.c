@@ -239,7 +239,9 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     if (!rc) rc = vocab_load_strips(v, g, OWN_NORMALIZED, NORMALIZED, memory, why);
     v->leftmost = gguf_get_bool(g, OWN_LEFTMOST, false);
     if (!rc) rc = vocab_index_specials(&v->specials, v, v->texts, is_raw, memory, why);
-    if (!rc) rc = vocab_index_specials(&v->messages, v, v->texts, is_raw_or_control, memory, why);
+    v->messages = v->specials; /* the same, unless a file has tokens that match normalized text only */
+    if (!rc && gguf_kv_find(g, OWN_NORMALIZED))
+        rc = vocab_index_specials(&v->messages, v, v->texts, is_raw_or_control, memory, why);
     if (!rc) vocab_find_ends(v, g);
     const struct gguf_string strip = gguf_get_string(g, OWN_STRIP_SPACE);
     if (strip.data) v->strip_space = gguf_string_is(strip, "token") ? STRIP_TOKEN : STRIP_ONE;

@@ -56,7 +56,9 @@ enum err_code http_many_start(struct http_many *m, const struct http_request *r,
     q->ended = ended;
     enum err_code rc = exchange_open(&q->x, r, why);
     if (!rc) curl_easy_setopt(q->x.curl, CURLOPT_PRIVATE, q);
-    if (!rc && (q->x.bad || curl_multi_add_handle(m->multi, q->x.curl)))
+    int status = 0;
+    if (!rc && q->x.bad) rc = exchange_result(&q->x, q->x.bad, &status, why);
+    if (!rc && curl_multi_add_handle(m->multi, q->x.curl))
         rc = err_set(why, ERR_NOMEM, "out of memory for an HTTP request");
     if (rc) {
         exchange_close(&q->x);

@@ -22,12 +22,14 @@ static int by_pid(const void *a, const void *b)
  * name that a reader knows. */
 static void name_resolve(struct process_row *r, const char *root)
 {
+    static const char DELETED[] = " (deleted)";
     char link[PATH_MAX], path[PATH_MAX];
     if (strcmp(r->name, "exe") != 0) return;
     if (snprintf(link, sizeof link, "%s/proc/%d/exe", root, r->pid) >= (int)sizeof link) return;
     const ssize_t n = readlink(link, path, sizeof path - 1);
     if (n <= 0) return; /* of another user */
     path[n] = '\0';
+    if (str_ends(path, DELETED)) path[strlen(path) - sizeof DELETED + 1] = '\0'; /* replaced while it runs */
     snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof r->name - 1, path_file_name(path));
 }
 

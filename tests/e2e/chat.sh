@@ -45,7 +45,7 @@ says err 'context holds only 24' && [ "$(wc -l <"$T/out")" = 1 ] || fail "the me
 "$QDYNO" run -m "$M" --chat --template "$T/story.jinja" </dev/null >"$T/out" 2>"$T/err" || fail "no message: status $?"
 
 # What is refused.
-expect 4 run -m "$M" --chat -p Hi && says err 'has no chat template .*--template NAME or FILE'
+expect 4 run -m "$M" --chat -p Hi && says err 'has no chat template .*--template with a file or one of these names: chatml'
 expect 4 run -m "$M" --chat --template "$T/story.jinja" --system "Be brief." -p Hi && says err 'line 2, refuses this conversation: no system messages here'
 expect 4 run -m "$M" --system "Be brief." -p Hi && says err '--system needs --chat'
 expect 4 run -m "$M" --chat --template "$T/story.jinja" -o json && says err 'needs one message'

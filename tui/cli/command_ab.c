@@ -106,7 +106,7 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "quality_text" },
-    { .name = "quality_text_label", .title = "on text" },
+    { .name = "quality_text_label", .title = "quality text" },
     { .name = "as_systems", .kind = COLUMN_BOOL },
 };
 
@@ -295,7 +295,9 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     note_blocks(t, s);
 }
 
-/* Events that change what the figures mean. The others say how the run went: --verbose. */
+/* Events that change what the figures mean are always printed. All others describe the course of the run, and
+ * are printed with
+ * --verbose. */
 static bool event_matters(const char *kind)
 {
     static const char *const KINDS[] = { "budget", "arm", "engine", "load", "quality", "continue" };

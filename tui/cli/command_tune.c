@@ -406,34 +406,40 @@ static int tuner_status(const struct tuner *t)
 static void close_tune(struct table *out, const struct tuner *t)
 {
     const struct tune_result *r = &t->result;
-    const long long run = (long long)r->run_id, confirm = (long long)r->confirm_run;
-    if (r->blocks && isfinite(r->noise_floor))
+    const long long run = (long long)r->run_id, raced = (long long)r->raced, space = (long long)r->space;
+    char noise[64] = "";
+    if (isfinite(r->noise_floor))
+        snprintf(noise, sizeof noise, "; A differed from itself by up to %.2g %%",
+                 stats_percent(r->noise_floor));
+    if (r->blocks)
         table_closing(
             out,
-            "evidence: %lld of %lld configurations timed; the best compared in %d block%s, with noise of +-%.2g %%",
-            (long long)r->raced, (long long)r->space, r->blocks, str_plural(r->blocks),
-            stats_percent(r->noise_floor));
+            "evidence: %lld of %lld configurations timed; the best compared with the current one in %d block%s%s",
+            raced, space, r->blocks, str_plural(r->blocks), noise);
     else
-        table_closing(out, "evidence: %lld of %lld configurations timed; %d block%s of a comparison",
-                      (long long)r->raced, (long long)r->space, r->blocks, str_plural(r->blocks));
-    if (r->blocks && isfinite(r->load.others_busy))
-        table_closing(
-            out, "conditions: other programs used %.0f %% of the processors; %d of %d block%s undisturbed",
-            100 * r->load.others_busy, r->load.undisturbed, r->load.blocks, str_plural(r->load.blocks));
-    if (r->stopped)
-        table_closing(out, "next: qdyno tune --resume %lld   (goes on where it was stopped)", run);
-    else if (t->written)
         table_closing(
             out,
-            "next: nothing; `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
+            "evidence: %lld of %lld configurations timed; none was compared with the current one in blocks",
+            raced, space);
+    if (r->blocks && isfinite(r->load.others_busy))
+        table_closing(out,
+                      "conditions: %d of %d block%s disturbed; other programs used %.0f %% of the CPU time",
+                      r->load.blocks - r->load.undisturbed, r->load.blocks, str_plural(r->load.blocks),
+                      100 * r->load.others_busy);
+    if (t->written)
+        table_closing(
+            out, "saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
             t->model);
-    else if (*t->decision.confirm)
-        table_closing(out, "next: %s   (compares again when the machine is quiet)", t->decision.confirm);
+    if (r->stopped)
+        table_closing(out, "next: qdyno tune --resume %lld   (continues the search)", run);
+    else if (t->decision.confirm.len)
+        table_closing(out, "next: %s   (compares them again when the machine is quiet)",
+                      str_text(&t->decision.confirm));
     else if (r->confirm_run && r->verdict == VERDICT_INCONCLUSIVE)
         table_closing(out, "next: qdyno ab --resume %lld --budget TIME   (more blocks of the comparison)",
-                      confirm);
+                      (long long)r->confirm_run);
     else if (run)
-        table_closing(out, "next: qdyno show %lld   (all candidates)", run);
+        table_closing(out, "next: qdyno show %lld   (prints this again; --cells: every measurement)", run);
 }
 
 static int tuner_print(struct tuner *t)
@@ -442,7 +448,8 @@ static int tuner_print(struct tuner *t)
     char machine[128], sentence[TUNE_SENTENCE];
     const struct tune_result *r = &t->result;
     const struct tune_end end = { r, tune_sentence(sentence, sizeof sentence, r),
-                                  t->written ? t->kept.path : NULL, t->decision.reason, t->decision.confirm };
+                                  t->written ? t->kept.path : NULL, t->decision.reason,
+                                  str_text(&t->decision.confirm) };
     tune_lines_end(&t->lines, &end);
     table_init(&out, &DOCUMENT_TUNE);
     out.record = true;
@@ -458,7 +465,7 @@ static int tuner_print(struct tuner *t)
     json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
     json_put_str(row, "written", t->written ? t->kept.path : NULL);
     json_put_str(row, "not_applied", *t->decision.reason ? t->decision.reason : NULL);
-    json_put_str(row, "confirm_command", *t->decision.confirm ? t->decision.confirm : NULL);
+    json_put_str(row, "confirm_command", t->decision.confirm.len ? str_text(&t->decision.confirm) : NULL);
     json_put_bool(row, "random_weights", r->random_weights);
     json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
@@ -509,6 +516,7 @@ int command_tune(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = tuner_search(t, &why);
     if (!rc) rc = tuner_save(t, &why);
     const int status = rc ? cli_fail(a, &why) : tuner_print(t);
+    str_free(&t->decision.confirm);
     tune_result_free(&t->result);
     tune_stored_free(&t->stored);
     free(t->model);

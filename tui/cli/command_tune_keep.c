@@ -30,12 +30,9 @@ void tune_keep_decide(struct tune_kept *out, const struct cli_global *g, const s
                       const char *model, const char *workload, const struct tune_result *r)
 {
     char load[RUN_LOAD_TEXT];
-    struct str command = { 0 };
     *out = (struct tune_kept){ .save = r->wins && !args_has(a, "--dry-run") && !config_is_foreign(&r->keep) };
     if (!r->wins || !r->load.loaded) return;
-    advice_confirm_command(&command, model, r->current.line, r->winner.line, workload);
-    snprintf(out->confirm, sizeof out->confirm, "%s", str_text(&command));
-    str_free(&command);
+    advice_confirm_command(&out->confirm, model, r->current.line, r->winner.line, workload);
     if (!out->save || args_has(a, FLAG_KEEP)) return;
     experiment_run_load_text(load, &r->load);
     const bool asks = can_ask(g);

@@ -11,8 +11,9 @@
 
 struct tune_kept {
     bool save;
-    char reason[320];  /* why it is not saved; "": it is, or there is nothing to save */
-    char confirm[900]; /* the command that measures it on a quiet machine; "": not needed */
+    char reason[320];   /* why it is not saved; "": it is, or there is nothing to save */
+    struct str confirm; /* the command that measures it on a quiet machine, never cut; empty: not needed.
+                           Owned: str_free */
 };
 /* Decide about a winner; asks on a terminal. */
 void tune_keep_decide(struct tune_kept *out, const struct cli_global *g, const struct cli_args *a,

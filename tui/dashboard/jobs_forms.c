@@ -317,14 +317,8 @@ void job_estimate_lines(struct background *b, const struct job *j)
         form->field[0].cursor = (int)j->id;
         str_put(out->text, sizeof out->text, j->text[0]);
         out->cursor = (int)j->id;
-        suggestions_make(
-            c, &(struct suggestion_source){ .form = form,
-                                            .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
-                                            .ctx_train = s->model.ctx_train,
-                                            .recipes = &s->recipes,
-                                            .folder = &s->folder,
-                                            .baselines = &s->baselines,
-                                            .estimates = &s->estimates });
+        const struct suggestion_source from = snapshot_suggestion_source(s, form);
+        suggestions_make(c, &from);
         estimate_line(out, &x, s, b->db_path);
         estimate_variants(out, &x, c);
         pthread_mutex_lock(&b->lock);

@@ -507,6 +507,8 @@ int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS]);
 
 /* Suggestions for the field that is typed into. */
 void ui_suggestions(struct suggestions *out, const struct ui *u, const struct snapshot *s);
+/* What suggestions for a form are made from, without commands; borrowed. */
+struct suggestion_source snapshot_suggestion_source(const struct snapshot *s, const struct form *form);
 
 /* Number of rows of the current view that can be selected, after filtering. */
 int ui_rows(const struct ui *u, const struct snapshot *s);

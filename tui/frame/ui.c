@@ -51,18 +51,23 @@ int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS])
     return palette_find(u->form.field[0].text, u->commands, u->command_count, out, PALETTE_ROWS);
 }
 
+struct suggestion_source snapshot_suggestion_source(const struct snapshot *s, const struct form *form)
+{
+    return (struct suggestion_source){ .form = form,
+                                       .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
+                                       .ctx_train = s->model.ctx_train,
+                                       .recipes = &s->recipes,
+                                       .folder = &s->folder,
+                                       .baselines = &s->baselines,
+                                       .estimates = &s->estimates };
+}
+
 void ui_suggestions(struct suggestions *out, const struct ui *u, const struct snapshot *s)
 {
-    suggestions_make(
-        out, &(struct suggestion_source){ .form = &u->form,
-                                          .commands = u->commands,
-                                          .command_count = u->command_count,
-                                          .cores = s->machine_known ? machine_usable_cores(&s->machine) : 0,
-                                          .ctx_train = s->model.ctx_train,
-                                          .recipes = &s->recipes,
-                                          .folder = &s->folder,
-                                          .baselines = &s->baselines,
-                                          .estimates = &s->estimates });
+    struct suggestion_source from = snapshot_suggestion_source(s, &u->form);
+    from.commands = u->commands;
+    from.command_count = u->command_count;
+    suggestions_make(out, &from);
 }
 
 int ui_rows(const struct ui *u, const struct snapshot *s)

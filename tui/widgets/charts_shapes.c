@@ -105,8 +105,9 @@ static void draw_limit(struct grid *g, struct rect bars, const struct latency_hi
 static void draw_figures(struct grid *g, struct rect row, const char *name, const struct latency_histogram *l)
 {
     struct pen p = pen_at(g, row, 0, 0);
-    const int needed = stats_samples_for_quantile(0.99, 0.99, 0);
-    char text[3][64];
+    const int needed = stats_samples_for_quantile(0.99, 0.99, 0),
+              p95 = stats_samples_for_quantile(0.95, 0.99, 0);
+    char text[3][64], few[24] = "";
     pen_put(&p, ROLE_TITLE, name);
     if (l->limit > 0)
         pen_printf(&p, l->within < 0.99 ? ROLE_WARN : ROLE_TEXT, " %s<%s", figure_percent(l->within).text,
@@ -115,8 +116,11 @@ static void draw_figures(struct grid *g, struct rect row, const char *name, cons
     pen_printf(&p, ROLE_TEXT, " p95 %s", figure_seconds(l->p95).text);
     pen_printf(&p, ROLE_TEXT, " p99 %s", figure_seconds(l->p99).text);
     /* the longest that fits */
-    snprintf(text[0], sizeof text[0], isnan(l->p99) ? " (%d measured; p99 needs %d)" : " (%d measured)", l->n,
-             needed);
+    if (isnan(l->p95)) snprintf(few, sizeof few, "p95 needs %d, ", p95);
+    if (isnan(l->p99))
+        snprintf(text[0], sizeof text[0], " (%d measured; %sp99 needs %d)", l->n, few, needed);
+    else
+        snprintf(text[0], sizeof text[0], " (%d measured)", l->n);
     snprintf(text[1], sizeof text[1], isnan(l->p99) ? " (%d; p99: %d+)" : " (%d)", l->n, needed);
     snprintf(text[2], sizeof text[2], " (%d)", l->n);
     for (size_t i = 0; i < COUNT_OF(text); i++)

@@ -27,28 +27,32 @@ static struct tune_kept decided(const char *flag, bool wins, bool loaded, const 
 static void found_on_a_busy_machine(void **state)
 {
     (void)state;
-    const struct tune_kept k = decided(NULL, true, true, "threads=1");
+    struct tune_kept k = decided(NULL, true, true, "threads=1");
     CHECK(!k.save);
     CHECK_STR(
         k.reason,
         "it was found on a busy machine (other programs used 65 % of the processors, 12 of 12 blocks were "
         "disturbed); --keep saves it nevertheless");
-    CHECK_STR(k.confirm,
+    CHECK_STR(str_text(&k.confirm),
               "qdyno ab -m 'my model.gguf' default threads=1 -w tg64 --estimand quiet --wait-quiet 1h");
-    const struct tune_kept kept = decided("--keep", true, true, "threads=1");
+    struct tune_kept kept = decided("--keep", true, true, "threads=1");
     CHECK(kept.save);
     CHECK_STR(kept.reason, "");
-    CHECK_STR(kept.confirm, k.confirm); /* still the way to be sure */
-    CHECK(!decided("--dry-run", true, true, "threads=1").save);
+    CHECK_STR(str_text(&kept.confirm), str_text(&k.confirm)); /* still the way to be sure */
+    struct tune_kept dry = decided("--dry-run", true, true, "threads=1");
+    CHECK(!dry.save);
+    str_free(&k.confirm);
+    str_free(&kept.confirm);
+    str_free(&dry.confirm);
 }
 
 static void found_on_a_quiet_machine(void **state)
 {
     (void)state;
-    const struct tune_kept k = decided(NULL, true, false, "threads=1");
+    struct tune_kept k = decided(NULL, true, false, "threads=1");
     CHECK(k.save);
     CHECK_STR(k.reason, "");
-    CHECK_STR(k.confirm, "");
+    CHECK_STR(str_text(&k.confirm), "");
     CHECK(!decided("--dry-run", true, false, "threads=1").save);
     CHECK(!decided(NULL, true, false, "engine=llama-server").save);
     CHECK(!decided(NULL, false, false, "threads=1").save);

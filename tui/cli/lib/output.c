@@ -63,9 +63,13 @@ static bool notes_have(const char *notes, const char *line)
 /* Appends a line, unless `once` and it is there already. */
 static void line_add(struct str *to, bool once, const char *fmt, va_list ap)
 {
-    char text[1024];
-    vsnprintf(text, sizeof text, fmt, ap);
+    char *text = NULL; /* a line may hold a command with long paths: it is never cut */
+    if (vasprintf(&text, fmt, ap) < 0) {
+        memory_short_set();
+        return;
+    }
     if (!once || !notes_have(str_text(to), text)) str_printf(to, "%s\n", text);
+    free(text);
 }
 
 #define LINE_ADDER(function, member, once)                                                                   \

@@ -283,7 +283,9 @@ static enum err_code write_md(const struct table *t, struct table_style style, F
     }
     md_write_rows(&m, out);
     if (repeated.len) fprintf(out, "all rows: %s\n", str_text(&repeated));
-    if (taken.len) fprintf(out, "columns without room here, shown by -v: %s\n", str_text(&taken));
+    if (taken.len)
+        fprintf(out, "columns left out, because the terminal is too narrow (-v prints them): %s\n",
+                str_text(&taken));
     str_free(&repeated);
     str_free(&taken);
     md_done(&m);
