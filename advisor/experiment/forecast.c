@@ -178,13 +178,15 @@ static bool forecast_resumed(struct experiment_forecast *f, const struct experim
 {
     struct err ignored;
     struct experiment_state *x = d ? calloc(1, sizeof(*x)) : NULL;
-    const bool known = x && !experiment_load(x, d, s->resume_id, &ignored) && x->block_s > 0;
+    const double each_s = x && !experiment_load(x, d, s->resume_id, &ignored) ? experiment_counted_block_s(x)
+                                                                              : (double)NAN;
+    const bool known = isfinite(each_s);
     if (known) {
-        forecast_of(f, s, 0, x->block_s, 0);
+        forecast_of(f, s, 0, each_s, 0);
         f->control = 0;
         f->resumed = true;
         f->wanted = MAX(x->blocks_needed, 1);
-        f->needed_s = 1.1 * f->wanted * x->block_s;
+        f->needed_s = 1.1 * f->wanted * each_s;
         forecast_budget(f->budget, f->needed_s);
     }
     free(x);
@@ -198,14 +200,14 @@ void experiment_forecast(struct experiment_forecast *f, const struct experiment_
     struct arm_time t[EXPERIMENT_ARMS] = { 0 };
     struct err why = { 0 };
     *f = (struct experiment_forecast){ .block_s = NAN, .quality_s = NAN, .needed_s = NAN };
-    if (spec_resolve(&s, &why)) {
-        snprintf(f->unknown, sizeof(f->unknown), "%s", why.message);
+    if (s.resume_id) { /* its specification is in the database, not here */
+        if (!forecast_resumed(f, &s, from->db))
+            snprintf(f->unknown, sizeof(f->unknown), "run %lld has timed no block that counts yet",
+                     (long long)s.resume_id);
         return;
     }
-    if (s.resume_id) {
-        if (!forecast_resumed(f, &s, from->db))
-            snprintf(f->unknown, sizeof(f->unknown), "run %lld has timed no block yet",
-                     (long long)s.resume_id);
+    if (spec_resolve(&s, &why)) {
+        snprintf(f->unknown, sizeof(f->unknown), "%s", why.message);
         return;
     }
     if (experiment_is_exact(&s) || *s.workload.eval_file) {
@@ -260,7 +262,7 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         str_append(&s, "; ");
         put_time(&s, f->budget_s);
         if (f->given)
-            str_printf(&s, " give%s %d", f->budget_s == 60 || f->budget_s == 1 ? "s" : "", f->given);
+            str_printf(&s, " give%s %d", f->budget_s == 1 ? "s" : "", f->given);
         else
             str_append(&s, " are too short for a block");
         str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",

@@ -252,8 +252,10 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
     } else if (isfinite(e.lower) && isfinite(e.upper)) {
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
         put_interval(s, change, c->alpha);
-    } else {
+    } else if (c->blocks > 0) {
         put_blocks_so_far(s, w, c, m->better >= 0 ? 1 : -1);
+    } else {
+        str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
     }
 }
 
@@ -357,6 +359,7 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
                      enum verdict verdict)
 {
     if (verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE) return;
+    if (experiment_is_exact(&x->spec)) return; /* more time changes nothing */
     if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
     if (isnan(stats_proven(c->effect)) && c->blocks_needed > 0)
         return; /* it is said with the blocks so far */
@@ -386,7 +389,7 @@ static bool put_result(struct str *s, const struct experiment_state *x, int arm)
         str_printf(s, " has no verdict: %.300s", why);
         return false;
     }
-    if (c->blocks < 1) {
+    if (c->blocks < 1 && !experiment_is_exact(&x->spec)) { /* an exact comparison has no blocks */
         str_append(s, " has no verdict: no block was measured");
         if (x->comparison[arm].quality.known) put_quality(s, x, arm);
         return false;
@@ -428,8 +431,8 @@ static void put_evidence(struct str *s, const struct experiment_state *x, int ar
     str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
                'A' + arm);
     if (isfinite(x->noise_floor))
-        str_printf(s, "in %d further control block%s A differed from itself by up to %.2g %%",
-                   x->control_blocks, str_plural(x->control_blocks), stats_percent(x->noise_floor));
+        str_printf(s, "noise +-%.2g %% (A against itself in %d further block%s)",
+                   stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
     else
         str_append(s, "A was not compared with itself, so the noise is unknown");
     str_printf(s, "; differences below the margin of %.3g %% do not matter", 100 * x->spec.margin);
@@ -437,49 +440,64 @@ static void put_evidence(struct str *s, const struct experiment_state *x, int ar
 
 static void put_conditions(struct str *s, const struct experiment_state *x)
 {
-    const struct machine_load *l = &x->load[x->estimand];
+    const bool loaded = x->estimand == ESTIMAND_LOADED;
+    const double others = x->load[ESTIMAND_LOADED]
+                              .others_busy; /* of all blocks; the other is of those that count */
     const int measured = x->complete > 0 ? x->complete : x->blocks + x->discarded;
     const int disturbed = x->complete > 0 ? x->disturbed : x->discarded;
     str_append(s, "conditions: ");
     if (!disturbed) {
-        str_printf(s, "nothing disturbed the %d block%s", measured, str_plural(measured));
+        str_printf(s, "%s the %d block%s",
+                   isnan(others) ? "no load was measured beside" : "nothing disturbed", measured,
+                   str_plural(measured));
     } else {
         const int first = (int)strcspn(x->busiest,
                                        ","); /* the program that used most, when that was looked at */
         str_printf(s, "%d of %d block%s disturbed", disturbed, measured, str_plural(measured));
-        if (isfinite(l->others_busy))
-            str_printf(s, "; other programs used %.0f %% of the CPU time", 100 * l->others_busy);
+        if (isfinite(others))
+            str_printf(s, "; other programs used %.0f %% of the CPU time in all blocks", 100 * others);
         if (first) str_printf(s, " (most: %.*s)", first, x->busiest);
-        str_append(s, x->estimand == ESTIMAND_LOADED
-                          ? "; no block was left out, so this is the speed under that load"
-                          : "; those were left out");
+        str_append(s, loaded ? "; no block was left out, so this is the speed under that load"
+                             : "; disturbed blocks were left out");
     }
     if (experiment_load_reacts(x)) str_append(s, ".");
     put_reaction(s, x);
 }
 
+/* May the arm be proposed for use? Not where `apply` refuses it, or where a limit that was set forbids it. */
+static bool arm_is_usable(const struct experiment_state *x, int arm)
+{
+    const struct quality *q = &x->comparison[arm].quality;
+    const double limit = x->spec.kld_margin > 0 ? x->spec.kld_margin : KLD_MARGIN;
+    struct gate g;
+    struct gate_result r = { .outcome = GATE_PASS };
+    if (*x->spec.gate && !gate_parse(&g, x->spec.gate, NULL)) claims_gate(&g, x, arm, &r);
+    return !config_is_foreign(&x->spec.config[arm]) && !x->spec.workload.train && r.outcome == GATE_PASS &&
+           !(q->known && q->kld.upper > limit);
+}
+
 static void put_command(struct str *s, const struct experiment_state *x, int arm)
 {
     const enum verdict verdict = verdict_of(x, arm);
+    const bool open = verdict == VERDICT_INCONCLUSIVE || verdict == VERDICT_NONE;
     const long long run = (long long)x->run_id;
+    const double seconds = experiment_counted_block_s(x) * x->blocks_needed;
+    char budget[FORECAST_BUDGET] = "TIME";
     if (!run) return;
-    if (x->phase == PHASE_STOPPED)
-        str_printf(s, "next: qdyno ab --resume %lld   (goes on where it was stopped)", run);
-    else if (verdict == VERDICT_INCONCLUSIVE || verdict == VERDICT_NONE) {
-        /* undisturbed blocks come only as often as they did */
-        const double share = x->complete > 0 && x->blocks > 0 ? (double)x->blocks / x->complete : 1;
-        const double seconds = x->block_s * x->blocks_needed / share;
-        char budget[FORECAST_BUDGET] = "TIME";
-        if (seconds > 0) forecast_budget(budget, seconds);
+    if (seconds > 0) forecast_budget(budget, seconds);
+    if (x->phase == PHASE_STOPPED) {
+        str_printf(s, "next: qdyno ab --resume %lld   (continues where it was stopped)", run);
+    } else if (open && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
         str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld", run, budget, run);
         if (x->blocks_needed > 0)
             str_printf(s, "; about %d more block%s for a verdict", x->blocks_needed,
                        str_plural(x->blocks_needed));
         str_append(s, ")");
-    } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2)
+    } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2 && arm_is_usable(x, arm)) {
         str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run);
-    else
+    } else {
         str_printf(s, "next: qdyno report %lld --out FILE.html   (every block, with figures)", run);
+    }
 }
 
 void experiment_closing(struct experiment_closing *out, const struct experiment_state *x, int arm)

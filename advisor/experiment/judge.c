@@ -286,6 +286,12 @@ static void too_few_reason(const struct experiment_state *s, struct comparison *
                    100 * expm1(smallest_effect(sd, fewest)));
 }
 
+double experiment_counted_block_s(const struct experiment_state *s)
+{
+    if (!(s->block_s > 0) || (s->complete > 0 && !s->blocks)) return NAN;
+    return s->complete > 0 ? s->block_s * s->complete / s->blocks : s->block_s;
+}
+
 /* Why a comparison is inconclusive: what it could have shown, and what would decide. */
 static void inconclusive_reason(const struct experiment_state *s, struct comparison *c, char *buf,
                                 size_t size)
@@ -303,10 +309,8 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
             100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
     str_printf(&out, "; a verdict needs about %d more block%s", c->blocks_needed,
                str_plural(c->blocks_needed));
-    /* undisturbed blocks come only as often as they did */
-    const double share = s->complete > 0 ? (double)s->blocks / s->complete : 1;
-    const double seconds = ceil(s->block_s / share * c->blocks_needed);
-    if (share == 0)
+    const double seconds = ceil(experiment_counted_block_s(s) * c->blocks_needed);
+    if (s->complete > 0 && !s->blocks)
         str_printf(&out, ", but none of %d was undisturbed: --estimand loaded uses all", s->complete);
     else if (seconds > 0)
         str_printf(&out, " (%.0f s at this load)", seconds);

@@ -330,6 +330,9 @@ double forecast_quality_s(const struct experiment_spec *s, const struct arm_time
 void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,
                  double block_s, double quality_s);
 
+/* Seconds that one further block takes which counts: undisturbed ones come only as often as they did. NAN: no
+ * block was timed, or none counted. */
+double experiment_counted_block_s(const struct experiment_state *s);
 /* "12m": seconds as --budget takes them, rounded up. */
 void forecast_budget(char buf[FORECAST_BUDGET], double seconds);
 

@@ -85,6 +85,7 @@ static enum flow one_arm(struct experiment *x, int arm)
     if (!rc) rc = check_same_text(&x->state, arm, &q, &why);
     if (rc) q.known = false;
     if (rc) snprintf(q.missing, sizeof(q.missing), "%s", why.message);
+    char text[TEXT_LABEL];
     c.failure = why; /* code 0 when there is none */
     s = state_edit(x);
     s->comparison[arm].quality = q;
@@ -93,7 +94,8 @@ static enum flow one_arm(struct experiment *x, int arm)
         experiment_log_event(x, PHASE, "quality of arm %c is unknown: %s", 'A' + arm, why.message);
     else
         experiment_log_event(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld windows of %s", 'A' + arm,
-                             q.kld.estimate, (long long)q.figures.candidate.chunks, q.text);
+                             q.kld.estimate, (long long)q.figures.candidate.chunks,
+                             quality_text_label(text, q.text, q.text_sha256));
     return quality_store(x, arm, &c) ? FLOW_BROKEN : FLOW_CONTINUE;
 }
 

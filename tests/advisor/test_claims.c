@@ -269,24 +269,61 @@ static void test_sentences(void **state)
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. "
         "Undecided: about 3 more blocks may decide.");
-    /* too few blocks for an interval: what they have in common, and how many are missing */
-    b->effect = (struct interval){ log(0.14), NAN, NAN };
+    s->verdict = b->verdict = VERDICT_EQUIVALENT;
+    assert_non_null(strstr(experiment_sentence(text, sizeof text, s, 1),
+                           "is neither faster nor slower at decoding by more than 1 %"));
+    s->verdict = b->verdict = VERDICT_INVALID;
+    snprintf(s->reason, sizeof s->reason, "the A/A control failed");
+    assert_string_equal(experiment_sentence(text, sizeof text, s, 1),
+                        "B (arm1) has no verdict: the A/A control failed");
+    free(s);
+}
+
+/* A finished run of two arms that compared the decode rate and nothing else. */
+static struct experiment_state *speed_only(enum verdict verdict, double estimate, double lower, double upper)
+{
+    struct experiment_state *s = state_of(2);
+    struct comparison *b = &s->comparison[1];
+    s->phase = PHASE_DONE;
+    s->blocks = 8;
+    s->verdict = b->verdict = verdict;
+    b->alpha = 0.05;
+    b->effect = (struct interval){ log(estimate), log(lower), log(upper) };
+    b->quality.known = false;
+    b->by_metric[AT(METRIC_PEAK_MEMORY)] = UNKNOWN;
+    return s;
+}
+
+/* Too few blocks for an interval: what they have in common, and how many are missing. */
+static void test_few_blocks(void **state)
+{
+    (void)state;
+    char text[EXPERIMENT_SENTENCE];
+    struct experiment_state *s = speed_only(VERDICT_INCONCLUSIVE, 0.14, NAN, NAN);
+    struct comparison *b = &s->comparison[1];
     b->blocks = s->blocks = 5;
     b->blocks_needed = s->blocks_needed = 1;
     for (int i = 0; i < 5; i++) b->d[i] = log(0.14);
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) was about 7.1 times slower at decoding in all 5 blocks; 1 more block is needed for "
-        "a guarantee (95 %); quality not measured.");
+        "95 % confidence; quality not measured.");
     b->d[1] = log(1.1);
     b->blocks_needed = 2;
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) was faster at decoding in 1 of 5 blocks and slower in the others (-86 to +10 %); 2 "
-        "more blocks are needed for a guarantee (95 %); quality not measured.");
-    /* a wide interval, or a middle within the noise floor, is headed by what is proven */
-    s->verdict = b->verdict = VERDICT_BETTER;
-    b->effect = (struct interval){ log(1.661), log(1.003), log(2.79) };
+        "more blocks are needed for 95 % confidence; quality not measured.");
+    free(s);
+}
+
+/* A wide interval, or a middle within the noise floor, is headed by what is proven. */
+static void test_wide_intervals(void **state)
+{
+    (void)state;
+    char text[EXPERIMENT_SENTENCE];
+    struct experiment_state *s = speed_only(VERDICT_BETTER, 1.661, 1.003, 2.79);
+    struct comparison *b = &s->comparison[1];
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) is at least 0.30 % faster at decoding (95 %: 0.30 to 179 %); quality not measured.");
@@ -307,53 +344,111 @@ static void test_sentences(void **state)
     s->spec.metric = &METRICS[METRIC_DECODE_RATE];
     s->load_reacts = -0.12;
     s->load_reacts_p = 0.01;
-    assert_non_null(
-        strstr(experiment_sentence(text, sizeof text, s, 1),
-               " While B ran, on average 0.12 fewer tasks of other programs competed for the processors "
-               "than while A ran, so a part of the difference may be theirs."));
-    s->load_reacts_p = NAN;
-    s->verdict = b->verdict = VERDICT_EQUIVALENT;
-    assert_non_null(strstr(experiment_sentence(text, sizeof text, s, 1),
-                           "is neither faster nor slower at decoding by more than 1 %"));
-    /* the end of the output: result, evidence, conditions, next step */
-    b->blocks = 8;
+    assert_non_null(strstr(
+        experiment_sentence(text, sizeof text, s, 1),
+        " Other programs had on average 0.12 fewer runnable tasks while B ran than while A ran, so a part of the "
+        "difference may be due to them."));
+    free(s);
+}
+
+/* The end of the output: result, evidence, conditions, next step, none against another. */
+static void test_closing(void **state)
+{
+    (void)state;
     struct experiment_closing c;
+    struct experiment_state *s = speed_only(VERDICT_INCONCLUSIVE, 1.02, 0.95, 1.1);
+    struct comparison *b = &s->comparison[1];
+    b->blocks = 8;
     s->run_id = 7;
     s->block_s = 3;
-    s->complete = 48;
+    s->complete = s->blocks = 48;
     s->disturbed = 41;
-    s->blocks = 48;
     s->blocks_needed = 10;
+    s->noise_floor = log(1.18);
+    s->control_blocks = 6;
     s->estimand = ESTIMAND_LOADED;
+    s->load[ESTIMAND_LOADED].others_busy = 0.81;
     snprintf(s->busiest, sizeof s->busiest, "cc1plus 40 %%, ld 12 %%");
-    s->verdict = b->verdict = VERDICT_INCONCLUSIVE;
-    b->effect = (struct interval){ log(1.02), log(0.95), log(1.1) };
     experiment_closing(&c, s, 1);
     assert_string_equal(
         c.result,
         "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. Undecided.");
-    assert_non_null(strstr(c.evidence, "evidence: 8 blocks of A and B in turn"));
-    assert_non_null(
-        strstr(c.conditions, "conditions: 41 of 48 blocks disturbed, mostly by cc1plus 40 %; all count"));
-    assert_string_equal(c.next, "next: qdyno ab --resume 7 --budget 1m   (about 10 more blocks may decide)");
+    assert_string_equal(c.evidence,
+                        "evidence: 8 blocks, each with A and B in turn; noise +-18 % (A against itself in 6 "
+                        "further blocks); differences below the margin of 1 % do not matter");
+    assert_string_equal(
+        c.conditions,
+        "conditions: 41 of 48 blocks disturbed; other programs used 81 % of the CPU time in all blocks (most: "
+        "cc1plus 40 %); no block was left out, so this is the speed under that load");
+    assert_string_equal(
+        c.next,
+        "next: qdyno ab --resume 7 --budget 30s   (continues run 7; about 10 more blocks for a verdict)");
+    /* one block in four counts: the time for ten more is four times as long; where none counts, time does not
+     * help */
+    s->estimand = ESTIMAND_QUIET;
+    s->blocks = 12;
+    experiment_closing(&c, s, 1);
+    assert_non_null(strstr(c.next, "--budget 2m "));
+    assert_non_null(strstr(c.conditions, "; disturbed blocks were left out"));
+    s->blocks = 0;
+    experiment_closing(&c, s, 1);
+    assert_non_null(strstr(c.next, "qdyno report 7 "));
+    /* a better arm is proposed only where nothing that was set forbids it, and `apply` takes it */
+    s->blocks = 12;
     s->verdict = b->verdict = VERDICT_BETTER;
     b->effect = (struct interval){ log(1.5), log(1.4), log(1.6) };
     experiment_closing(&c, s, 1);
     assert_non_null(strstr(c.next, "qdyno apply --run 7"));
-    s->estimand = ESTIMAND_QUIET;
-    s->verdict = b->verdict = VERDICT_INVALID;
-    snprintf(s->reason, sizeof s->reason, "the A/A control failed");
-    assert_string_equal(experiment_sentence(text, sizeof text, s, 1),
-                        "B (arm1) has no verdict: the A/A control failed");
+    b->quality.known = true;
+    b->quality.kld = (struct interval){ 0.05, 0.04, 0.06 }; /* the limit is 0.02 */
+    experiment_closing(&c, s, 1);
+    assert_null(strstr(c.next, "apply"));
+    b->quality.known = false;
+    struct err why;
+    CHECK_OK(config_parse(&s->spec.config[1], "engine=llama-server", &why));
+    experiment_closing(&c, s, 1);
+    assert_null(strstr(c.next, "apply"));
+    config_default(&s->spec.config[1]);
+    /* nothing was disturbed; nobody looked */
+    s->disturbed = 0;
+    experiment_closing(&c, s, 1);
+    assert_string_equal(c.conditions, "conditions: nothing disturbed the 48 blocks");
+    s->load[ESTIMAND_LOADED].others_busy = NAN;
+    experiment_closing(&c, s, 1);
+    assert_string_equal(c.conditions, "conditions: no load was measured beside the 48 blocks");
+    free(s);
+}
+
+/* Each arm scores a text once: there are no blocks, and more time decides nothing. */
+static void test_exact_sentences(void **state)
+{
+    (void)state;
+    struct experiment_closing c;
+    struct experiment_state *s = speed_only(VERDICT_WORSE, 0.9, 0.88, 0.92);
+    snprintf(s->spec.workload.eval_file, sizeof s->spec.workload.eval_file, "text.txt");
+    s->spec.metric = &METRICS[METRIC_PERPLEXITY];
+    s->blocks = s->comparison[1].blocks = 0;
+    s->run_id = 7;
+    experiment_closing(&c, s, 1);
+    assert_non_null(strstr(c.result, "B (arm1) has an 11 % higher perplexity"));
+    assert_string_equal(c.evidence, "");
+    s->verdict = s->comparison[1].verdict = VERDICT_INCONCLUSIVE;
+    s->comparison[1].effect = (struct interval){ 0.01, NAN, NAN };
+    experiment_closing(&c, s, 1);
+    assert_non_null(strstr(c.result, "may have a higher or lower perplexity"));
+    assert_null(strstr(c.next, "--resume"));
     free(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figures),   cmocka_unit_test(test_doubts), cmocka_unit_test(test_confirmation),
-        cmocka_unit_test(test_all),       cmocka_unit_test(test_joint),  cmocka_unit_test(test_quality_alone),
-        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_figures),         cmocka_unit_test(test_doubts),
+        cmocka_unit_test(test_confirmation),    cmocka_unit_test(test_all),
+        cmocka_unit_test(test_joint),           cmocka_unit_test(test_quality_alone),
+        cmocka_unit_test(test_sentences),       cmocka_unit_test(test_few_blocks),
+        cmocka_unit_test(test_wide_intervals),  cmocka_unit_test(test_closing),
+        cmocka_unit_test(test_exact_sentences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

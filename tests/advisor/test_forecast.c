@@ -51,7 +51,7 @@ static void test_arithmetic(void **state)
     s.control_blocks = -1;
     forecast_of(&f, &s, 0, 70, 0);
     assert_string_equal(experiment_forecast_text(text, &f),
-                        "one block takes about 70 s; 60 s are too short for one; a verdict needs at least 7");
+                        "one block takes about 70 s; 60 s are too short for a block; a verdict needs at least 7");
     /* four arms share the error probability: each needs more blocks */
     s = spec_of("tg64", 4);
     CHECK_OK(spec_resolve(&s, &why));

@@ -67,7 +67,7 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     CHECK_CONTAINS(
         s->reason,
         "only 5 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
-    CHECK_CONTAINS(s->reason, "about 2 more blocks would decide");
+    CHECK_CONTAINS(s->reason, "a verdict needs about 2 more blocks");
     free(s);
     /* without blocks the control says what could be seen, and blocks take as long as its own */
     s = around(0, 0, 0);
@@ -80,7 +80,7 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     CHECK_CONTAINS(
         s->reason,
         "only 0 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
-    CHECK_CONTAINS(s->reason, "about 7 more blocks would decide (11 s at this load)");
+    CHECK_CONTAINS(s->reason, "a verdict needs about 7 more blocks (11 s at this load)");
     free(s);
     /* undisturbed blocks come only as often as they did */
     s = around(0.5, 0.001, 4);
@@ -90,7 +90,7 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     s->estimand = ESTIMAND_QUIET;
     experiment_judge(s);
     CHECK_CONTAINS(s->reason, "only 4 undisturbed blocks");
-    CHECK_CONTAINS(s->reason, "about 3 more blocks would decide (6 s at this load)");
+    CHECK_CONTAINS(s->reason, "a verdict needs about 3 more blocks (6 s at this load)");
     s->blocks = s->comparison[1].blocks = 0;
     s->discarded = 8;
     experiment_judge(s);

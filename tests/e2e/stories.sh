@@ -18,6 +18,19 @@ wait_for() {
   screen
   return 1
 }
+# press_until KEY PATTERN: a key that is refused while a command ends is pressed again, as a person would
+press_until() {
+  for _ in $(seq "$WAIT_S"); do
+    press "$1"
+    for _ in $(seq 10); do
+      screen | grep -Eq -- "$2" && return 0
+      sleep 0.1
+    done
+  done
+  fail "story '$story': $1 never opened '$2'"
+  screen
+  return 1
+}
 gone() { # SECONDS PATTERN
   for _ in $(seq $(($1 > WAIT_S ? $1 * 10 : WAIT_S * 10))); do
     screen | grep -Eq -- "$2" || return 0
@@ -144,8 +157,7 @@ grep -q '</html>' "$T/report.html" 2>/dev/null || fail "no report was written"
 wait_for 60 'report.html has been written'
 
 story 'quantize'
-press Q
-wait_for 60 'Write a quantized file'
+press_until Q 'Write a quantized file'
 press C-u
 type_ q8_0
 press Tab Tab
@@ -157,8 +169,7 @@ wait_for 60 'small.gguf has been written'
 expect 0 info -m "$T/small.gguf" && says out 'q8_0'
 
 story 'watch two configurations write'
-press w
-wait_for 60 'Continue a prompt'
+press_until w 'Continue a prompt'
 press C-u
 type_ 'One day'
 press Tab C-u

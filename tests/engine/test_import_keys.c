@@ -82,6 +82,12 @@ static const struct change {
       "\"attention_head_dim\":16,\"add_classification_head\":false,\"class_num\":1,\"pool_type\":\"last\",\"org_vocab_size\":64}",
       NULL },
     { "hunyuan", "{\"use_cla\":true}", "use_cla" },
+    /* off where it must be on: no other value is harmless */
+    { "cohere2", "{\"use_parallel_block\":false}", "use_parallel_block" },
+    { "cohere2", "{\"use_gated_activation\":false}", "use_gated_activation" },
+    { "hunyuan", "{\"use_rotary_pos_emb\":false}", "use_rotary_pos_emb" },
+    { "hunyuan", "{\"use_rotary_pos_emb\":null}", NULL },
+    { "llama3", "{\"strange_option\":0,\"other_option\":[]}", NULL },
     { "llama3", "{\"strange_option\":3}", "strange_option" },
     { "llama3", "{\"swiglu_alpha\":1.702}", "swiglu_alpha" },
 };

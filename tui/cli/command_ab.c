@@ -295,12 +295,16 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     note_blocks(t, s);
 }
 
-/* Events that change what the figures mean are always printed. All others describe the course of the run, and
- * are printed with
- * --verbose. */
-static bool event_matters(const char *kind)
+/* Whether an event changes what the figures mean: then it is printed always. All others describe the course
+ * of the run, and are printed with --verbose. */
+static bool event_matters(const struct experiment_state *s, const char *kind)
 {
-    static const char *const KINDS[] = { "budget", "arm", "engine", "load", "quality", "continue" };
+    static const char *const KINDS[] = { "arm", "engine", "load", "continue" };
+    const bool open = s->verdict == VERDICT_NONE || s->verdict == VERDICT_INCONCLUSIVE;
+    if (!strcmp(kind, "budget")) return open; /* what a short budget kept from being decided */
+    if (!strcmp(kind, "quality"))             /* why it is unknown; known figures have notes of their own */
+        for (int k = 1; k < s->spec.arms; k++)
+            if (!s->comparison[k].quality.known) return true;
     for (size_t i = 0; i < COUNT_OF(KINDS); i++)
         if (!strcmp(kind, KINDS[i])) return true;
     return false;
@@ -316,9 +320,9 @@ static void close_table(struct table *t, const struct experiment_state *s)
         table_result(t, "%s", c.result);
     }
     experiment_closing(&c, s, MAX(s->headline, 1));
-    const char *const lines[] = { c.evidence, c.conditions, c.next };
-    for (size_t i = 0; i < COUNT_OF(lines); i++)
-        if (*lines[i]) table_closing(t, "%s", lines[i]);
+    if (*c.evidence) table_closing(t, "%s", c.evidence);
+    if (*c.conditions) table_closing(t, "%s", c.conditions);
+    if (*c.next) table_next(t, "%s", c.next);
 }
 
 void ab_table_fill(struct table *t, const struct experiment_state *s)
@@ -337,7 +341,7 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     ab_claims_note(t, s);
     for (int i = 0; i < s->events; i++) {
         char when[32];
-        if (event_matters(s->event[i].kind)) table_note(t, "%s", s->event[i].text);
+        if (event_matters(s, s->event[i].kind)) table_note(t, "%s", s->event[i].text);
         table_detail(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
     }
     if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);
@@ -384,16 +388,21 @@ static void ab_check_budget(const struct cli_global *g, const struct experiment_
         cli_note(g, "budget: %s; give --budget %s", experiment_forecast_text(text, &f), f.budget);
 }
 
-/* Says so as soon as the warm-up shows it, where nothing was known before. Returns how many events it saw. */
-static int ab_note_budget(const struct cli_global *g, struct progress *p, const struct experiment_state *s,
-                          int seen)
+/* Says so as soon as the warm-up shows it, where nothing was known before. Events of this session only: a
+ * continued run has those of earlier ones, and the oldest go when there are many. Returns the time after
+ * which events are new. */
+static int64_t ab_note_budget(const struct cli_global *g, struct progress *p,
+                              const struct experiment_state *s, int64_t since_ms)
 {
-    for (; seen < s->events; seen++) {
-        if (strcmp(s->event[seen].kind, "budget")) continue;
+    int64_t latest = since_ms;
+    for (int i = 0; i < s->events; i++) {
+        if (s->event[i].unix_ms <= since_ms) continue;
+        latest = s->event[i].unix_ms;
+        if (strcmp(s->event[i].kind, "budget")) continue;
         progress_clear(p);
-        cli_note(g, "%s", s->event[seen].text);
+        cli_note(g, "%s", s->event[i].text);
     }
-    return seen;
+    return latest;
 }
 
 enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const struct experiment_spec *spec,
@@ -420,14 +429,14 @@ enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const
     struct experiment_deps deps = {
         .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log, .labels = &labels
     };
+    int64_t seen_ms = clock_unix_ms() - 1; /* events from here on are of this session */
     rc = experiment_start(&x, spec, &deps, why);
     int64_t version = 0;
     bool asked = false;
-    int seen = 0;
     while (!rc && !experiment_finished(x)) {
         experiment_wait(x, &version, 200);
         experiment_state(x, out);
-        seen = ab_note_budget(g, &p, out, seen);
+        seen_ms = ab_note_budget(g, &p, out, seen_ms);
         ab_show_progress(&p, out);
         cli_pause_poll(&pause, x, out);
         if (!asked && cli_is_interrupted(g)) {

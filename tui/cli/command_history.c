@@ -275,15 +275,12 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
 }
 
 /* The lines of a stored text; those that name the run are left out, because `show` prints them itself. */
-static void lines_add(struct table *t, const json_t *text, bool above)
+static void lines_add(struct table *t, const json_t *text, void (*add)(struct table *t, const char *fmt, ...))
 {
     char *copy = json_is_string(text) ? strdup(json_string_value(text)) : NULL, *save = NULL;
     for (char *line = copy ? strtok_r(copy, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
         if (strstr(line, "to print it again: ")) continue;
-        if (above)
-            table_headline(t, "%s", line);
-        else
-            table_note(t, "%s", line);
+        add(t, "%s", line);
     }
     free(copy);
 }
@@ -300,8 +297,11 @@ static enum err_code recorded_table(struct table *t, const struct run_row *run, 
     json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
     if (json_is_array(rows)) json_array_extend(t->rows, rows);
     if (json_is_object(extra)) json_object_update(t->extra, extra);
-    lines_add(t, json_object_get(outcome, "headline"), true);
-    lines_add(t, json_object_get(outcome, "notes"), false);
+    lines_add(t, json_object_get(outcome, "headline"), table_headline);
+    lines_add(t, json_object_get(outcome, "notes"), table_note);
+    lines_add(t, json_object_get(outcome, "result"), table_result);
+    lines_add(t, json_object_get(outcome, "closing"), table_closing);
+    t->skip_absent = t->record;
     json_decref(outcome);
     return ERR_OK;
 }

@@ -409,17 +409,16 @@ static void close_tune(struct table *out, const struct tuner *t)
     const long long run = (long long)r->run_id, raced = (long long)r->raced, space = (long long)r->space;
     char noise[64] = "";
     if (isfinite(r->noise_floor))
-        snprintf(noise, sizeof noise, "; A differed from itself by up to %.2g %%",
-                 stats_percent(r->noise_floor));
+        snprintf(noise, sizeof noise, ", noise +-%.2g %%", stats_percent(r->noise_floor));
     if (r->blocks)
         table_closing(
             out,
-            "evidence: %lld of %lld configurations timed; the best compared with the current one in %d block%s%s",
+            "evidence: %lld configurations timed, %lld in the search space; the best compared with the current one in %d block%s%s",
             raced, space, r->blocks, str_plural(r->blocks), noise);
     else
         table_closing(
             out,
-            "evidence: %lld of %lld configurations timed; none was compared with the current one in blocks",
+            "evidence: %lld configurations timed, %lld in the search space; none was compared with the current one in blocks",
             raced, space);
     if (r->blocks && isfinite(r->load.others_busy))
         table_closing(out,
@@ -430,16 +429,18 @@ static void close_tune(struct table *out, const struct tuner *t)
         table_closing(
             out, "saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
             t->model);
-    if (r->stopped)
-        table_closing(out, "next: qdyno tune --resume %lld   (continues the search)", run);
+    const bool foreign = tune_is_foreign(
+        &t->current, args_text(t->a, "--space", NULL)); /* such a search cannot be continued */
+    if (r->stopped && !foreign)
+        table_next(out, "next: qdyno tune --resume %lld   (continues the search)", run);
     else if (t->decision.confirm.len)
-        table_closing(out, "next: %s   (compares them again when the machine is quiet)",
-                      str_text(&t->decision.confirm));
+        table_next(out, "next: %s   (compares them again when the machine is quiet)",
+                   str_text(&t->decision.confirm));
     else if (r->confirm_run && r->verdict == VERDICT_INCONCLUSIVE)
-        table_closing(out, "next: qdyno ab --resume %lld --budget TIME   (more blocks of the comparison)",
-                      (long long)r->confirm_run);
+        table_next(out, "next: qdyno ab --resume %lld --budget TIME   (more blocks of the comparison)",
+                   (long long)r->confirm_run);
     else if (run)
-        table_closing(out, "next: qdyno show %lld   (prints this again; --cells: every measurement)", run);
+        table_next(out, "next: qdyno show %lld   (prints this again; --cells: every measurement)", run);
 }
 
 static int tuner_print(struct tuner *t)
@@ -495,8 +496,8 @@ static int tuner_print(struct tuner *t)
     table_summarize(&out, &summary);
     json_put(out.extra, "labels", cli_labels_of_run(t->g, r->run_id));
     json_put_str(out.summary, "applied", t->written ? t->kept.path : NULL);
-    struct err unstored = { 0 };
-    if (cli_run_store_table(t->g, r->run_id, "tune", &out, &unstored))
+    struct err unstored = { 0 }; /* a stopped search has no result yet: `show` lists what it measured */
+    if (!r->stopped && cli_run_store_table(t->g, r->run_id, "tune", &out, &unstored))
         cli_note(t->g, "`qdyno show %lld` cannot print this page again: %s", (long long)r->run_id,
                  unstored.message);
     status = cli_print(t->g, t->a, &out, status);

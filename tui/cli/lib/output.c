@@ -85,6 +85,7 @@ LINE_ADDER(table_note, notes, true)
 LINE_ADDER(table_detail, details, true)
 LINE_ADDER(table_result, result, false)
 LINE_ADDER(table_closing, closing, true)
+LINE_ADDER(table_next, next, true)
 
 void table_keep(struct table *t, const char *names)
 {
@@ -134,6 +135,7 @@ void table_done(struct table *t)
     str_free(&t->details);
     str_free(&t->result);
     str_free(&t->closing);
+    str_free(&t->next);
     free(t->columns);
     *t = (struct table){ 0 };
 }
@@ -146,6 +148,8 @@ json_t *table_document(const struct table *t)
     json_object_set(o, "extra", t->extra);
     if (t->headline.len) json_put_str(o, "headline", str_text(&t->headline));
     if (t->notes.len) json_put_str(o, "notes", str_text(&t->notes));
+    if (t->result.len) json_put_str(o, "result", str_text(&t->result));
+    if (t->closing.len) json_put_str(o, "closing", str_text(&t->closing));
     return o;
 }
 

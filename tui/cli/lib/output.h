@@ -88,7 +88,8 @@ struct table {
     struct str notes;    /* md only: lines under the table */
     struct str details;  /* md only: further lines, with --verbose */
     struct str result;   /* md only: the result in words, at the end; all that --quiet prints */
-    struct str closing;  /* md only: after the result: evidence, conditions, the next step */
+    struct str closing;  /* md only: after the result: evidence and conditions */
+    struct str next;     /* md only: the last line, with a command that a line break would spoil */
 };
 
 /* How md is written for people. {0}: complete, as into a file. */
@@ -117,6 +118,8 @@ void table_detail(struct table *t, const char *fmt, ...) __attribute__((format(p
 void table_result(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a line after the result. */
 void table_closing(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Sets the last line: the next step, one command. */
+void table_next(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Names of columns that a narrow terminal must show, separated by spaces. */
 void table_keep(struct table *t, const char *names);
 /* Sets or replaces the summary. `show` prints documents without one, because it has another exit status. */

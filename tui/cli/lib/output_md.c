@@ -263,35 +263,6 @@ static void md_write_rows(const struct md *m, FILE *out)
     }
 }
 
-static enum err_code write_md(const struct table *t, struct table_style style, FILE *out, struct err *why)
-{
-    struct md m = { .t = t, .rows = json_array_size(t->rows), .columns = (size_t)t->n_columns };
-    struct str repeated = { 0 }, taken = { 0 };
-    m.width = calloc(m.columns + 1, sizeof *m.width);
-    m.text = calloc(m.rows * m.columns + 1, sizeof *m.text);
-    if (!m.width || !m.text) {
-        md_done(&m);
-        return err_set(why, ERR_NOMEM, "out of memory for a table of %zu rows", m.rows);
-    }
-    md_fill(&m);
-    if (style.width && !style.verbose) {
-        for (size_t c = 0; c < m.columns; c++)
-            if (m.width[c] && !strcmp(t->columns[c].name, "config")) md_name_configs(&m, c);
-        md_take_repeats(&m, &repeated);
-        md_take_columns(&m, style.width, &taken);
-        md_shorten(&m, style.width);
-    }
-    md_write_rows(&m, out);
-    if (repeated.len) fprintf(out, "all rows: %s\n", str_text(&repeated));
-    if (taken.len)
-        fprintf(out, "columns left out, because the terminal is too narrow (-v prints them): %s\n",
-                str_text(&taken));
-    str_free(&repeated);
-    str_free(&taken);
-    md_done(&m);
-    return ERR_OK;
-}
-
 /* Lines of text, broken at spaces where the terminal is narrower. */
 static void write_lines(const struct str *lines, int width, FILE *out)
 {
@@ -311,6 +282,37 @@ static void write_lines(const struct str *lines, int width, FILE *out)
     free(text);
 }
 
+static enum err_code write_md(const struct table *t, struct table_style style, FILE *out, struct err *why)
+{
+    struct md m = { .t = t, .rows = json_array_size(t->rows), .columns = (size_t)t->n_columns };
+    struct str repeated = { 0 }, taken = { 0 }, below = { 0 };
+    m.width = calloc(m.columns + 1, sizeof *m.width);
+    m.text = calloc(m.rows * m.columns + 1, sizeof *m.text);
+    if (!m.width || !m.text) {
+        md_done(&m);
+        return err_set(why, ERR_NOMEM, "out of memory for a table of %zu rows", m.rows);
+    }
+    md_fill(&m);
+    if (style.width && !style.verbose) {
+        for (size_t c = 0; c < m.columns; c++)
+            if (m.width[c] && !strcmp(t->columns[c].name, "config")) md_name_configs(&m, c);
+        md_take_repeats(&m, &repeated);
+        md_take_columns(&m, style.width, &taken);
+        md_shorten(&m, style.width);
+    }
+    md_write_rows(&m, out);
+    if (repeated.len) str_printf(&below, "all rows: %s\n", str_text(&repeated));
+    if (taken.len)
+        str_printf(&below, "columns left out, because the terminal is too narrow (-v prints them): %s\n",
+                   str_text(&taken));
+    write_lines(&below, style.width, out);
+    str_free(&below);
+    str_free(&repeated);
+    str_free(&taken);
+    md_done(&m);
+    return ERR_OK;
+}
+
 enum err_code table_write_md(const struct table *t, struct table_style style, FILE *out, struct err *why)
 {
     const bool rows = json_array_size(t->rows) > 0;
@@ -325,15 +327,19 @@ enum err_code table_write_md(const struct table *t, struct table_style style, FI
     else if (write_md(t, style, out, why))
         return ERR_NOMEM;
     if (style.quiet) return ERR_OK;
-    const struct str *const parts[][2] = { { &t->notes, style.verbose ? &t->details : NULL },
-                                           { &t->result, &t->closing } };
+    const struct str *const parts[][3] = { { &t->notes, style.verbose ? &t->details : NULL, NULL },
+                                           { &t->result, &t->closing, &t->next } };
     bool above = rows;
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
-        if (!parts[i][0]->len && !(parts[i][1] && parts[i][1]->len)) continue;
+        bool any = false;
+        for (int k = 0; k < 3; k++) any = any || (parts[i][k] && parts[i][k]->len);
+        if (!any) continue;
         if (above) fputc('\n', out);
-        for (int k = 0; k < 2; k++)
-            if (parts[i][k]) write_lines(parts[i][k], style.width, out);
         above = true;
+        for (int k = 0; k < 3; k++)
+            if (parts[i]
+                     [k]) /* a command is copied from the terminal: only the terminal itself may break it */
+                write_lines(parts[i][k], parts[i][k] == &t->next ? 0 : style.width, out);
     }
     return ERR_OK;
 }
