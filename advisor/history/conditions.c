@@ -60,6 +60,14 @@ void conditions_init(struct run_conditions *c)
     for (int i = 0; i < CONDITION_COUNT; i++) c->value[i] = NAN;
 }
 
+bool conditions_cell_counts(const char *phase)
+{
+    static const char *const OTHERS[] = { CANARY_PHASE, "warmup", "control", "search" };
+    for (size_t i = 0; i < COUNT_OF(OTHERS); i++)
+        if (!strcmp(phase, OTHERS[i])) return false;
+    return true;
+}
+
 void conditions_add(struct run_conditions *c, const char *measurement, double value)
 {
     if (!isfinite(value)) return;
@@ -91,7 +99,9 @@ static json_t *number_or_null(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-json_t *conditions_diff(const struct run_conditions *before, const struct run_conditions *after)
+/* The conditions that differ by more than the sensors' noise: { group, key, before, after } each. Equal loads
+ * are none of them: conditions_load tells those. New reference. */
+static json_t *conditions_diff(const struct run_conditions *before, const struct run_conditions *after)
 {
     json_t *diff = json_array();
     for (int i = 0; i < CONDITION_COUNT; i++) {
@@ -154,7 +164,8 @@ void conditions_text(struct str *out, const struct run_conditions *c)
     }
 }
 
-bool conditions_load_known(const struct run_conditions *c)
+/* Is the load by other programs known? */
+static bool conditions_load_known(const struct run_conditions *c)
 {
     return !isnan(c->value[CONDITION_OTHERS]);
 }
@@ -240,20 +251,7 @@ static bool condition_text(struct str *out, const json_t *change)
     return false;
 }
 
-/* A change without its group and key in front, which `text` replaces. */
-static void spec_text(struct str *out, const json_t *change, const char *text)
-{
-    struct str whole = { 0 };
-    json_t *one = json_array();
-    json_array_append(one, (json_t *)change);
-    capsule_diff_text(&whole, one, 1);
-    const char *values = strchr(str_text(&whole), ' ');
-    str_printf(out, "%s%s", text, values ? values : "");
-    json_decref(one);
-    str_free(&whole);
-}
-
-static void change_text(struct str *out, const json_t *change)
+void run_change_text(struct str *out, const json_t *change)
 {
     if (condition_text(out, change)) return;
     const char *text = NULL;
@@ -261,13 +259,11 @@ static void change_text(struct str *out, const json_t *change)
         for (size_t i = 0; i < COUNT_OF(SPEC_TEXT); i++)
             if (!strcmp(json_get_str(change, "key", ""), SPEC_TEXT[i].key)) text = SPEC_TEXT[i].text;
     if (text) {
-        spec_text(out, change, text);
-        return;
+        str_printf(out, "%s ", text);
+        capsule_values_text(out, change);
+    } else {
+        capsule_change_text(out, change);
     }
-    json_t *one = json_array();
-    json_array_append(one, (json_t *)change);
-    capsule_diff_text(out, one, 1);
-    json_decref(one);
 }
 
 void run_changes_text(struct str *out, const json_t *changes, int most)
@@ -281,7 +277,7 @@ void run_changes_text(struct str *out, const json_t *changes, int most)
             return;
         }
         if (i) str_append(out, "; ");
-        change_text(out, c);
+        run_change_text(out, c);
     }
 }
 

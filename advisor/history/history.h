@@ -152,16 +152,15 @@ struct run_conditions {
     int count[CONDITION_COUNT];    /* cells with a value */
 };
 void conditions_init(struct run_conditions *c);
+/* Do cells of this phase say how the run was measured? Those that only prepare it do not: warm-up, control,
+ * canary, the search for a load's rate. */
+bool conditions_cell_counts(const char *phase);
 /* Adds a measurement of a cell; others than conditions are ignored. */
 void conditions_add(struct run_conditions *c, const char *measurement, double value);
 
 /* The groups of changes besides those of capsules (run.h). */
 #define CHANGES_CONDITIONS "conditions" /* what the machine did; keys are names of measurements */
 #define CHANGES_SPEC       "spec" /* how it was asked to be measured; keys are members of the run's spec */
-
-/* The conditions that differ by more than the sensors' noise: { group, key, before, after } each. Equal loads
- * are none of them: conditions_load tells those. New reference. */
-json_t *conditions_diff(const struct run_conditions *before, const struct run_conditions *after);
 
 /* True when other work used more of the machine than a contamination rule allows in at least one of the runs.
  * text: "both runs were measured on a loaded machine (CPU time used by other programs: 76 % and 69 %)", or
@@ -171,7 +170,6 @@ bool conditions_load(char *text, size_t size, const struct run_conditions *befor
                      const struct run_conditions *after);
 /* Appends the known conditions of one run: "CPU time used by other programs 76 %, CPU clock 2.10 GHz". */
 void conditions_text(struct str *out, const struct run_conditions *c);
-bool conditions_load_known(const struct run_conditions *c); /* of other programs */
 
 /* All that is recorded about two runs and differs: conditions, specification, capsule, in this order. `line`
  * as for capsule_diff. NULL in a record: unknown. New reference. */
@@ -182,6 +180,7 @@ struct run_recorded {
 json_t *run_changes(const struct run_recorded *before, const struct run_recorded *after, const char *line);
 /* Appends the first `most` changes as text, and how many more there are; as capsule_diff_text. */
 void run_changes_text(struct str *out, const json_t *changes, int most);
+void run_change_text(struct str *out, const json_t *change); /* one of them */
 /* Appends what has to be read before any conclusion, in lines: which load is the first suspicion, what is
  * unknown, and how many things differ; the changes themselves follow after the last line. */
 void run_changes_lead(struct str *out, const struct run_recorded *before, const struct run_recorded *after,

@@ -83,8 +83,8 @@ static enum err_code unit_add(void *ctx, const struct value_row *v, struct err *
 {
     struct reader *r = ctx;
     const bool canary = !strcmp(v->phase, CANARY_PHASE);
+    if (conditions_cell_counts(v->phase)) conditions_add(&r->out->conditions, v->metric, v->value);
     if (!canary && !cell_counts(v->phase)) return ERR_OK;
-    if (!canary) conditions_add(&r->out->conditions, v->metric, v->value);
     const struct metric *m = metric_find(v->metric);
     if (!m || m->kind != METRIC_CELL || !(v->value > 0) || isinf(v->value)) return ERR_OK;
     const int metric = (int)(m - METRICS) - METRIC_SENSOR_COUNT;

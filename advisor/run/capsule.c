@@ -301,6 +301,19 @@ static void append_value(struct str *out, const json_t *value)
     }
 }
 
+void capsule_values_text(struct str *out, const json_t *change)
+{
+    append_value(out, json_object_get(change, "before"));
+    str_append(out, " -> ");
+    append_value(out, json_object_get(change, "after"));
+}
+
+void capsule_change_text(struct str *out, const json_t *change)
+{
+    str_printf(out, "%s.%s ", json_get_str(change, "group", "?"), json_get_str(change, "key", "?"));
+    capsule_values_text(out, change);
+}
+
 void capsule_diff_text(struct str *out, const json_t *diff, int most)
 {
     size_t i;
@@ -311,10 +324,7 @@ void capsule_diff_text(struct str *out, const json_t *diff, int most)
             str_printf(out, "; %d more", (int)json_array_size(diff) - most);
             return;
         }
-        str_printf(out, "%s%s.%s ", i ? "; " : "", json_get_str(c, "group", "?"),
-                   json_get_str(c, "key", "?"));
-        append_value(out, json_object_get(c, "before"));
-        str_append(out, " -> ");
-        append_value(out, json_object_get(c, "after"));
+        if (i) str_append(out, "; ");
+        capsule_change_text(out, c);
     }
 }

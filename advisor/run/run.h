@@ -373,6 +373,9 @@ json_t *capsule_diff(const json_t *before, const json_t *after, const char *line
 /* Appends the first `most` differences as text, "kernel.release 6.1.0 -> 6.9.1; ...", and how many more there
  * are. */
 void capsule_diff_text(struct str *out, const json_t *diff, int most);
+/* Append one difference, "kernel.release 6.1.0 -> 6.9.1", or only its values, "6.1.0 -> 6.9.1". */
+void capsule_change_text(struct str *out, const json_t *change);
+void capsule_values_text(struct str *out, const json_t *change);
 
 /* ---------------------------------------------------------------- canary */
 

@@ -196,8 +196,7 @@ static int fastest_of(const struct foreign *f)
 /* Of no use to a claim where it would take the time that the blocks need. */
 static int control_blocks_of(const struct foreign *f, double budget_s, bool last)
 {
-    enum { CONTROL = 3 };
-    if (!last || (tune_fewest_blocks(2) + CONTROL) * f->pair_s > budget_s) return -1; /* false for NAN */
+    if (!last || (tune_fewest_blocks(2) + TUNE_CONTROL) * f->pair_s > budget_s) return -1; /* false for NAN */
     return 0; /* as many as is usual */
 }
 
@@ -285,7 +284,7 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
     if (s->verdict == VERDICT_INVALID)
         snprintf(r->because, sizeof r->because, "the comparison is invalid: %s", s->reason);
     else if (isnan(c->effect.lower))
-        tune_explain_undecided(r, f->o->budget_s);
+        tune_explain_undecided(r, 2, f->o->budget_s);
     else
         snprintf(r->because, sizeof r->because, "%s: %.200s is %s",
                  r->wins ? "measured better by a paired A/B" : "not proven better", r->winner.line,

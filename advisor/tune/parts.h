@@ -148,10 +148,13 @@ enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why);
 
 /* ---------------------------------------------------------------- decide.c */
 
+/* Blocks of a confirmation that compare the current configuration with itself, before the others. */
+enum { TUNE_CONTROL = 3 };
 /* The smallest number of blocks after which so many arms can have a verdict. */
 int tune_fewest_blocks(int arms);
-/* Set r->because of a candidate with too few blocks for a claim, within this budget. */
-void tune_explain_undecided(struct tune_result *r, double budget_s);
+/* Set r->because of a candidate with too few blocks for a claim in a comparison of so many arms, within this
+ * budget. */
+void tune_explain_undecided(struct tune_result *r, int arms, double budget_s);
 /* Write what the confirmation of these candidates says into the result. Pure but for that. */
 void tune_decide(struct tuning *t, const struct experiment_state *s, int winner, int second);
 
@@ -181,9 +184,9 @@ enum err_code tune_experiment(const struct tune_options *o, const struct experim
 
 /* ---------------------------------------------------------------- foreign.c */
 
-/* As tune(), where tune_is_foreign. *out is initialized. */
 /* Do two configs of other engines differ only in settings that change no answers? Pure. */
 bool foreign_same_answers(const struct config *a, const struct config *b);
+/* As tune(), where tune_is_foreign. *out is initialized. */
 enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why);
 
 /* ---------------------------------------------------------------- spec.c */

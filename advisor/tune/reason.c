@@ -1,6 +1,7 @@
-/* advisor/tune/reason.c - why a search keeps the current configuration although it measured others. The
- * reason is read from the measured candidates that the result lists, so that sentence and table cannot
- * disagree. */
+/* advisor/tune/reason.c - why a search keeps the current configuration although it measured others.
+ *
+ * The sentence gives the speeds that decided: estimates from all timings, which pull a candidate that few
+ * timings know towards what its neighbours say. The table lists its own timings. */
 #include <math.h>
 #include <stdio.h>
 
@@ -83,19 +84,19 @@ void tune_explain_kept(char *buf, size_t size, const struct tuning *t)
         return;
     }
     tune_estimate_speed(t, 0, &mean, &sd);
-    const double current = tune_score(t, &t->known.list[0], mean);
-    const struct tune_candidate *a = &t->known.list[0];
-    if (excluded >= 0 && excluded_score > current && excluded_score > free_score) {
-        const struct tune_candidate *c = &t->known.list[excluded];
+    const double current = tune_score(t, &t->known.list[0], mean), current_rate = exp(mean);
+    const bool rejected = excluded >= 0 && excluded_score > current && excluded_score > free_score;
+    const int named = rejected || other < 0 ? excluded : other;
+    const char *line = t->known.list[named].line;
+    tune_estimate_speed(t, named, &mean, &sd);
+    if (rejected) {
         candidate_exclusion(why, sizeof why, t, excluded);
-        snprintf(buf, size, "%.300s was measured better (%.3g against %.3g tokens/s), but %s", c->line,
-                 c->normalized_rate, a->normalized_rate, why);
+        snprintf(buf, size, "%.300s is better for this goal (about %.3g tokens/s against about %.3g), but %s",
+                 line, exp(mean), current_rate, why);
         return;
     }
-    const struct tune_candidate *c = &t->known.list[other >= 0 ? other : excluded];
     snprintf(buf, size,
-             "of %lld other configuration%s measured none is better; the nearest, %.300s, has %.3g tokens/s "
-             "against %.3g",
-             (long long)tune_timed(t), str_plural(tune_timed(t)), c->line, c->normalized_rate,
-             a->normalized_rate);
+             "of %lld other configuration%s measured none is better for this goal; the nearest, %.300s, has "
+             "about %.3g tokens/s against about %.3g",
+             (long long)tune_timed(t), str_plural(tune_timed(t)), line, exp(mean), current_rate);
 }

@@ -61,7 +61,7 @@ static void put_load(struct str *s, const struct tune_result *r)
                    experiment_run_load_text(load, &r->load));
 }
 
-static void put_change(struct str *s, const struct tune_result *r)
+static void put_difference(struct str *s, const struct tune_result *r)
 {
     put_speed(s, r);
     if (r->wins) str_printf(s, " than %s", r->current.line);
@@ -72,7 +72,7 @@ static void put_change(struct str *s, const struct tune_result *r)
 char *tune_change(char *buf, size_t size, const struct tune_result *r)
 {
     struct str s = { 0 };
-    put_change(&s, r);
+    put_difference(&s, r);
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
     return buf;
@@ -90,7 +90,7 @@ char *tune_sentence(char *buf, size_t size, const struct tune_result *r)
         else
             str_printf(&s, "Keep %s: the best candidate, %s, is not proven better. It is ", r->current.line,
                        r->winner.line);
-        put_change(&s, r);
+        put_difference(&s, r);
         str_append(&s, ".");
         put_load(&s, r);
     }

@@ -182,8 +182,7 @@ static double confirm_block_s(const struct tuning *t, int arms)
 /* Expected seconds of a confirmation that can reach a verdict, with control blocks and warm-up. */
 static double confirm_verdict_s(const struct tuning *t, int arms)
 {
-    enum { CONTROL = 3 };
-    const int blocks = CONTROL + tune_fewest_blocks(arms);
+    const int blocks = TUNE_CONTROL + tune_fewest_blocks(arms);
     return blocks * confirm_block_s(t, arms) +
            (t->costs.start.seconds > 0 ? arms * t->costs.start.seconds : 0);
 }

@@ -98,6 +98,12 @@ static void names_what_changed(void **state)
     capsule_diff_text(&text, diff, 3);
     CHECK_CONTAINS(str_text(&text), " -> 6.99.0; kernel.mitigations.retbleed n/a -> Mitigation: IBRS; "
                                     "governor.governor powersave -> performance; 6 more");
+    str_clear(&text);
+    capsule_change_text(&text, json_array_get(diff, 2));
+    assert_string_equal(str_text(&text), "governor.governor powersave -> performance");
+    str_clear(&text);
+    capsule_values_text(&text, json_array_get(diff, 1));
+    assert_string_equal(str_text(&text), "n/a -> Mitigation: IBRS");
     str_free(&text);
     json_decref(diff);
     json_decref(before);

@@ -210,6 +210,55 @@ static void everything_recorded_is_compared_and_conditions_come_first(void **sta
     str_free(&lead);
 }
 
+/* The values of a change are those of the record, also where its key has spaces. */
+static void one_change_is_printed_alone(void **state)
+{
+    (void)state;
+    struct str text = { 0 };
+    json_t *change = json_pack("{ssssssss}", "group", "environment", "key", "A B", "before", "x y", "after",
+                               "z");
+    run_change_text(&text, change);
+    assert_string_equal(str_text(&text), "environment.A B x y -> z");
+    json_object_set_new(change, "group", json_string(CHANGES_SPEC));
+    json_object_set_new(change, "key", json_string("quality_file"));
+    str_clear(&text);
+    run_change_text(&text, change);
+    assert_string_equal(str_text(&text), "text for quality x y -> z");
+    json_decref(change);
+    str_free(&text);
+}
+
+/* Cells that only prepare a run say nothing about how it was measured; those of a search do. */
+static void conditions_are_those_of_the_cells_that_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *phase;
+        double others;
+    } CELLS[] = { { "warmup", 0.9 }, { "control", 0.9 }, { "canary", 0.9 },
+                  { "search", 0.9 }, { "race", 0.2 },    { "block", 0.4 } };
+    struct err why;
+    struct db *d;
+    struct run_row run = {
+        .kind = "ab", .state = "done", .workload = "tg64", .metric = "decode_tok_s", .effect_ratio = NAN
+    };
+    struct results r;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    CHECK_OK(db_run_insert(d, &run, &why));
+    for (size_t i = 0; i < COUNT_OF(CELLS); i++) {
+        struct cell_row c = { .run_id = run.id, .block = -1, .config = "default", .work_hash = "w" };
+        const struct measurement m = { "others_busy_ratio", "ratio", CELLS[i].others };
+        snprintf(c.phase, sizeof c.phase, "%s", CELLS[i].phase);
+        CHECK_EQ(conditions_cell_counts(c.phase), CELLS[i].others < 0.9);
+        CHECK_OK(db_cell_insert(d, &c, &m, 1, NULL, 0, NULL, 0, &why));
+    }
+    CHECK_OK(results_read(&r, d, run.id, &why));
+    CHECK_EQ(r.conditions.count[CONDITION_OTHERS], 2);
+    CHECK_NEAR(r.conditions.value[CONDITION_OTHERS], 0.3, 1e-12);
+    results_free(&r);
+    db_close(d);
+}
+
 /* ---------------------------------------------------------------- the history */
 
 static void a_change_in_the_history_names_the_load(void **state)
@@ -244,6 +293,8 @@ int main(void)
         cmocka_unit_test(a_loaded_machine_gets_no_verdict_on_speed),
         cmocka_unit_test(the_load_is_the_first_suspicion),
         cmocka_unit_test(everything_recorded_is_compared_and_conditions_come_first),
+        cmocka_unit_test(one_change_is_printed_alone),
+        cmocka_unit_test(conditions_are_those_of_the_cells_that_count),
         cmocka_unit_test(a_change_in_the_history_names_the_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,8 +72,9 @@ static void quality_that_was_not_measured_is_the_reason(void **state)
     (void)state;
     struct searched *x = searched_new();
     CHECK_EQ(tune_best(&x->t, -1), 0);
-    CHECK_CONTAINS(why_kept(x),
-                   "kv=q8_0 was measured better (12 against 10 tokens/s), but it changes answers");
+    CHECK_CONTAINS(
+        why_kept(x),
+        "kv=q8_0 is better for this goal (about 12 tokens/s against about 10), but it changes answers");
     CHECK_CONTAINS(x->because, "quality was not measured");
     x->list[1].quality_failed = true;
     snprintf(x->list[1].error, sizeof x->list[1].error, "no text");
@@ -104,13 +105,33 @@ static void slower_ones_are_named_with_their_rate(void **state)
     (void)state;
     struct searched *x = searched_new();
     x->list[1].rate = x->list[1].normalized_rate = 8;
-    CHECK_CONTAINS(why_kept(x),
-                   "of 1 other configuration measured none is better; the nearest, kv=q8_0, has 8 tokens/s "
-                   "against 10");
+    CHECK_CONTAINS(
+        why_kept(x),
+        "of 1 other configuration measured none is better for this goal; the nearest, kv=q8_0, has about "
+        "8 tokens/s against about 10");
     x->list[2].timings = 1;
     x->list[2].rate = x->list[2].normalized_rate = 9;
+    CHECK_CONTAINS(
+        why_kept(x),
+        "of 2 other configurations measured none is better for this goal; the nearest, threads=1, has about 9");
+    free(x);
+}
+
+/* The one timing of threads=1 was faster than that of the current configuration, but it is so uncertain that
+ * the estimate, which decides, is slower. */
+static void the_rates_named_are_those_that_decide(void **state)
+{
+    (void)state;
+    struct searched *x = searched_new();
+    x->list[1].timings = 0;
+    x->list[2].timings = 1;
+    x->list[2].predicted = 5;
+    x->list[2].rate = x->list[2].normalized_rate = 10.5;
+    x->list[2].normalized_sd = 0.5; /* as uncertain as the prediction: the geometric mean of both, 7.25 */
+    CHECK_EQ(tune_best(&x->t, -1), 0);
     CHECK_CONTAINS(why_kept(x),
-                   "of 2 other configurations measured none is better; the nearest, threads=1, has 9");
+                   "of 1 other configuration measured none is better for this goal; the nearest, threads=1, "
+                   "has about 7.25 tokens/s against about 10");
     free(x);
 }
 
@@ -243,11 +264,16 @@ static void the_sentence_begins_with_what_is_proven(void **state)
     r.winner.rate = 64.3;
     r.current.rate = 4.2;
     r.blocks = 1;
-    tune_explain_undecided(&r, 60);
+    tune_explain_undecided(&r, 2, 60);
     CHECK_CONTAINS(
         tune_sentence(text, sizeof text, &r),
         "Keep default: threads=1 is not proven better (64.3 tokens/s against 4.2): the time for the A/B of both "
         "allowed 1 block, and a claim needs at least 7; --budget 600 ");
+    tune_explain_undecided(&r, 3, 60); /* each of two comparisons has half of the error probability */
+    CHECK_EQ(tune_fewest_blocks(3), 8);
+    CHECK_CONTAINS(
+        tune_sentence(text, sizeof text, &r),
+        "the time for the A/B of all three allowed 1 block, and a claim needs at least 8; --budget 660 ");
 }
 
 int main(void)
@@ -256,6 +282,7 @@ int main(void)
                                         cmocka_unit_test(quality_that_was_not_measured_is_the_reason),
                                         cmocka_unit_test(a_limit_is_the_reason),
                                         cmocka_unit_test(slower_ones_are_named_with_their_rate),
+                                        cmocka_unit_test(the_rates_named_are_those_that_decide),
                                         cmocka_unit_test(settings_without_effect_on_answers_need_no_quality),
                                         cmocka_unit_test(which_settings_of_other_engines_change_answers),
                                         cmocka_unit_test(load_is_told_from_quiet),

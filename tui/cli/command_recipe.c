@@ -297,9 +297,6 @@ static int searching_print(const struct searching *x)
             "the losses of single tensors were measured for %d of %d pairs of tensor and format, and estimated for the "
             "others; a larger --budget measures them and keeps those already measured",
             f->measured, f->of);
-    const char *text = args_text(x->a, "-f", NULL);
-    table_note(&t, "they were measured on %s (%s)",
-               text ? cli_base_name(text) : "the bundled calibration text", f->basis);
     cli_note_cautions(&t, f->random_weights, f->answers_unverified);
     searching_summarize(&t, x);
     const int status = cli_print(x->g, x->a, &t, found_status(f));

@@ -153,8 +153,7 @@ enum err_code show_candidates(struct table *t, struct db *d, const struct run_ro
 static enum err_code condition_add(void *ctx, const struct value_row *v, struct err *why)
 {
     (void)why;
-    if (strcmp(v->phase, CANARY_PHASE) && strcmp(v->phase, "warmup"))
-        conditions_add(ctx, v->metric, v->value);
+    if (conditions_cell_counts(v->phase)) conditions_add(ctx, v->metric, v->value);
     return ERR_OK;
 }
 

@@ -88,11 +88,8 @@ static void page_put_changes(struct text_page *p, const struct results *before, 
     json_array_foreach(diff, i, c)
     {
         struct str text = { 0 };
-        json_t *one = json_array();
-        json_array_append(one, c);
-        run_changes_text(&text, one, 1);
+        run_change_text(&text, c);
         text_page_put(p, PAGE_PLAIN, "   %s", str_text(&text));
-        json_decref(one);
         str_free(&text);
     }
     json_decref(diff);

@@ -359,9 +359,10 @@ struct list_column {
 struct list {
     const char *items; /* plural: "runs" */
     int (*count)(const struct snapshot *s);
-    int64_t (*key)(const struct snapshot *s, int item); /* identity of an item; NULL: its index */
-    bool newest_last;                                   /* starts at the last row and follows new ones */
-    struct list_column column[LIST_COLUMNS + 1];        /* the last one has title NULL */
+    int64_t (*key)(const struct snapshot *s, int item);  /* identity of an item; NULL: its index */
+    bool (*holds)(const char *filter, const char *text); /* does a row pass? NULL: list_filter_holds */
+    bool newest_last;                                    /* starts at the last row and follows new ones */
+    struct list_column column[LIST_COLUMNS + 1];         /* the last one has title NULL */
 };
 extern const struct list LISTS[]; /* by enum view; items NULL: the view has no list */
 

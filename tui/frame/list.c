@@ -54,10 +54,7 @@ static bool item_holds(const struct list *l, const struct ui *u, const struct sn
         str_append(&all, c ? " " : "");
         if (l->column[c].text) str_append(&all, l->column[c].text(u, s, item, buf, sizeof buf));
     }
-    const bool inverse = *filter == '!';
-    const bool holds = u->view == VIEW_SETTINGS /* "gpu layers" finds gpu_layers */
-                           ? knob_text_contains(str_text(&all), filter + inverse) != inverse
-                           : list_filter_holds(filter, str_text(&all));
+    const bool holds = (l->holds ? l->holds : list_filter_holds)(filter, str_text(&all));
     str_free(&all);
     return holds;
 }

@@ -36,6 +36,7 @@ STYLE_OF(candidate_loss_style);
 /* ---------------------------------------------------------------- list_settings.c */
 
 int knob_count(const struct snapshot *s);
+bool knob_holds(const char *filter, const char *text);
 TEXT_OF(knob_key);
 STYLE_OF(knob_key_style);
 TEXT_OF(knob_other_names);

@@ -533,7 +533,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "prefill/s", .width = 10, .from = 70, .right = true, .text = load_prefill_text,
           .value = load_prefill },
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
-    [VIEW_SETTINGS] = { .items = "settings", .count = knob_count, .column = {
+    [VIEW_SETTINGS] = { .items = "settings", .count = knob_count, .holds = knob_holds, .column = {
         { .title = "key", .width = 17, .text = knob_key, .style = knob_key_style },
         { .title = "default", .width = VALUES, .text = knob_default, .hidden = knob_some_arms },
         { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = knob_nothing_applied,

@@ -4,6 +4,13 @@
 
 #include "tui/frame/list_cells.h"
 
+/* "gpu layers" finds gpu_layers. */
+bool knob_holds(const char *filter, const char *text)
+{
+    const bool inverse = *filter == '!';
+    return knob_text_contains(text, filter + inverse) != inverse;
+}
+
 int knob_count(const struct snapshot *s UNUSED)
 {
     return KNOB_COUNT + (int)knob_absent_count();

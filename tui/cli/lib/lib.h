@@ -44,11 +44,11 @@ int cli_fail(const struct cli_args *a, const struct err *why);
 /* cli_fail with "out of memory". */
 int cli_fail_memory(const struct cli_args *a);
 
-/* Prints the table on stdout in the format of -o. Returns `status`, or the status of a failed write. */
 /* The rows of `qdyno doctor` (check, state, found, advice) for people: problems first, then notes, then what
  * is fine. width: columns. Pure. (doctor_text.c) */
 void doctor_text(struct str *out, const json_t *rows, int width);
 
+/* Prints the table on stdout in the format of -o. Returns `status`, or the status of a failed write. */
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
 /* The same for a command that goes on afterwards: what was printed is written before it returns. */
 int cli_print_now(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
@@ -111,11 +111,11 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
  * *out is owned by the caller: free(). Errors: ERR_USAGE, also for more than 4096 configs. */
 enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args *a, struct err *why);
 
-/* The text that the quality of this model is measured on (advisor/predict/predict.h), to measure on it. The
- * caller frees *path. Errors: as quality_text_path, db_open. */
 /* Adds, once, that a real model's quality was measured on the bundled stories, and how to set another text.
  */
 void cli_note_text(struct table *t, const char *model, const char *text_sha256);
+/* The text that the quality of this model is measured on (advisor/predict/predict.h), to measure on it. The
+ * caller frees *path. Errors: as quality_text_path, db_open. */
 enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why);
 
 /* Reads --limit memory=BYTES,kld=NATS,accuracy=-SHARE. A limit that is not given leaves its variable
@@ -132,11 +132,11 @@ extern const char *const GOAL_NAMES[]; /* names of enum goal, NULL-terminated, a
  * both or neither are given. */
 enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why);
 
-/* The part of a path behind its last slash. Borrowed. */
 /* The key of a server: the first line of the file that --api-key-file names, otherwise QDYNO_API_KEY. *key
  * owned; NULL: none is given. Errors: ERR_USAGE, those of file_read, ERR_NOMEM. */
 enum err_code cli_api_key(char **key, const struct cli_args *a, struct err *why);
 
+/* The part of a path behind its last slash. Borrowed. */
 const char *cli_base_name(const char *path);
 
 /* ---------------------------------------------------------------- this machine (machine.c) */

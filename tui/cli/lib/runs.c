@@ -69,14 +69,11 @@ void cli_run_changes(struct table *t, const struct results *before, const struct
     json_array_foreach(diff, i, change)
     {
         struct str line = { 0 };
-        json_t *single = json_array();
-        json_array_append(single, change);
-        run_changes_text(&line, single, 1);
+        run_change_text(&line, change);
         if (i < ABOVE)
             table_headline(t, "  %s", str_text(&line));
         else
             table_note(t, "differs, too: %s", str_text(&line));
-        json_decref(single);
         str_free(&line);
     }
     if (json_array_size(diff) > ABOVE)
