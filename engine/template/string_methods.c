@@ -18,6 +18,7 @@ static bool affix_matches(const struct text *s, const struct text *part, bool at
 static struct text text_range(struct rendering *r, const struct text *s, struct args *a, size_t at)
 {
     if (a->n <= at) return *s;
+    if (!tpl_steps(r, s->n / 16)) return (struct text){ 0 };
     const int64_t n = tpl_utf8_count(s);
     int64_t from = tpl_arg_int(r, a, at, "start", 0), to = tpl_arg_int(r, a, at + 1, "end", n);
     from = from < 0 ? MAX(from + n, 0) : from;
@@ -301,9 +302,10 @@ static bool is_ascii(uint32_t c)
 typedef bool kind_fn(uint32_t c);
 
 /* True if every character is of this kind. */
-static struct value text_all(const struct text *s, kind_fn *is, bool if_empty)
+static struct value text_all(struct rendering *r, const struct text *s, kind_fn *is, bool if_empty)
 {
     uint32_t c;
+    if (!tpl_steps(r, s->n / 8)) return TPL_UNDEFINED;
     for (size_t at = 0; at < s->n;) {
         at += tpl_next_char(s, at, &c);
         if (!is(c)) return tpl_bool(false);
@@ -314,8 +316,8 @@ static struct value text_all(const struct text *s, kind_fn *is, bool if_empty)
 #define PREDICATE(name, kind, if_empty)                                                                      \
     static struct value name(struct rendering *r, struct value x, struct args *a)                            \
     {                                                                                                        \
-        (void)r, (void)a;                                                                                    \
-        return text_all(x.s, kind, if_empty);                                                                \
+        (void)a;                                                                                             \
+        return text_all(r, x.s, kind, if_empty);                                                             \
     }
 PREDICATE(fn_isdigit, is_digit, false)
 PREDICATE(fn_isdecimal, is_decimal, false)
@@ -328,14 +330,14 @@ PREDICATE(fn_isprintable, tpl_is_printable, true)
 
 static struct value fn_isupper(struct rendering *r, struct value x, struct args *a)
 {
-    (void)r, (void)a;
-    return tpl_bool(tpl_has_case(x.s, true));
+    (void)a;
+    return tpl_steps(r, x.s->n / 8) ? tpl_bool(tpl_has_case(x.s, true)) : TPL_UNDEFINED;
 }
 
 static struct value fn_islower(struct rendering *r, struct value x, struct args *a)
 {
-    (void)r, (void)a;
-    return tpl_bool(tpl_has_case(x.s, false));
+    (void)a;
+    return tpl_steps(r, x.s->n / 8) ? tpl_bool(tpl_has_case(x.s, false)) : TPL_UNDEFINED;
 }
 
 /* Capital letters only behind characters without case, small ones only behind letters. */
@@ -343,7 +345,8 @@ static struct value fn_istitle(struct rendering *r, struct value x, struct args 
 {
     bool any = false, inside = false;
     uint32_t c;
-    (void)r, (void)a;
+    (void)a;
+    if (!tpl_steps(r, x.s->n / 8)) return TPL_UNDEFINED;
     for (size_t at = 0; at < x.s->n;) {
         at += tpl_next_char(x.s, at, &c);
         const bool upper = utf8proc_isupper((int32_t)c), lower = utf8proc_islower((int32_t)c);
@@ -357,7 +360,8 @@ static struct value fn_istitle(struct rendering *r, struct value x, struct args 
 static struct value fn_isidentifier(struct rendering *r, struct value x, struct args *a)
 {
     uint32_t c;
-    (void)r, (void)a;
+    (void)a;
+    if (!tpl_steps(r, x.s->n / 8)) return TPL_UNDEFINED;
     for (size_t at = 0; at < x.s->n;) {
         const bool first = !at;
         at += tpl_next_char(x.s, at, &c);

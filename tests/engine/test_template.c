@@ -271,6 +271,18 @@ static void hostile_templates_end_at_a_limit(void **state)
         ERR_FORMAT, "a value is nested deeper than 100");
     expect_fault("{{ 'x' | center(99999999) }}{{ 9 ** 999999999 }}", ERR_FORMAT, "at most 10000");
     expect_fault("{{ 1 ** 999999999999 }}", ERR_FORMAT, "stopped after");
+    static const char *const SCANS[] = { "s.isalpha()", "s.istitle()", "s.isidentifier()",
+                                         "s.startswith('b', 1)" }; /* each reads a text of 65536 letters */
+    for (size_t i = 0; i < COUNT_OF(SCANS); i++) {
+        str_clear(&deep);
+        str_printf(&deep,
+                   "{%% set n = namespace(s='x') %%}{%% for i in range(16) %%}{%% set n.s = n.s + n.s %%}"
+                   "{%% endfor %%}{%% set s = n.s %%}{%% for i in range(99999) %%}{%% if %s %%}{%% endif %%}"
+                   "{%% endfor %%}",
+                   SCANS[i]);
+        expect_fault(str_text(&deep), ERR_FORMAT, "stopped after");
+    }
+    str_free(&deep);
     expect_fault("{{ range(100001) }}", ERR_FORMAT, "at most 100000");
     expect_fault("{{ '%999999d' % 1 }}", ERR_FORMAT, "not supported");
 }
