@@ -41,12 +41,10 @@ static enum err_code plan_make(struct load_cell *c, uint64_t seed, struct err *w
                                    .n = from->text.n,
                                    .bos = from->bos,
                                    .vocab = from->vocab };
-    enum err_code rc = load_plan_make(&c->plan, &c->w->load, seed, &text, why);
-    if (rc) return rc;
-    if (c->s->ids) snprintf(c->hash, sizeof c->hash, "%s", c->plan->hash);
-    load_plan_free(c->plan);
     text.salt = openai_random(c->s) | 1;
-    return load_plan_make(&c->plan, &c->w->load, seed, &text, why);
+    const enum err_code rc = load_plan_make(&c->plan, &c->w->load, seed, &text, why);
+    if (!rc && c->s->ids) snprintf(c->hash, sizeof c->hash, "%s", c->plan->hash);
+    return rc;
 }
 
 /* How many tokens words have here: a text without words, and each further word. */
@@ -219,15 +217,21 @@ static json_t *served_json(const struct load_cell *c)
     return o;
 }
 
-/* Sums over the requests that were answered; NAN: the server did not count all of them. */
-static double tokens_of(const struct load_result *r, bool prompt)
+/* Of the requests that were answered; NAN: the server did not count the prompts of all of them. */
+static double prompt_tokens(const struct load_result *r)
 {
     double sum = 0;
-    for (int i = 0; i < r->n; i++) {
-        const struct load_record *q = &r->record[i];
-        if (q->outcome != LOAD_DONE) continue;
-        sum += prompt ? (q->prompt < 0 ? (double)NAN : q->prompt) : q->tokens;
-    }
+    for (int i = 0; i < r->n; i++)
+        if (r->record[i].outcome == LOAD_DONE)
+            sum += r->record[i].prompt < 0 ? (double)NAN : r->record[i].prompt;
+    return sum;
+}
+
+static double generated_tokens(const struct load_result *r)
+{
+    double sum = 0;
+    for (int i = 0; i < r->n; i++)
+        if (r->record[i].outcome == LOAD_DONE) sum += r->record[i].tokens;
     return sum;
 }
 
@@ -237,8 +241,8 @@ static json_t *answer_of(const struct load_cell *c)
     json_t *o = json_object(), *spans = json_array(), *span = json_object();
     json_put_str(o, "model", c->s->name);
     json_put_str(o, "workload", workload_line(c->w, line, sizeof line));
-    json_put_num(o, "prompt_tokens", tokens_of(&c->result.load, true));
-    json_put_num(o, "gen_tokens", tokens_of(&c->result.load, false));
+    json_put_num(o, "prompt_tokens", prompt_tokens(&c->result.load));
+    json_put_num(o, "gen_tokens", generated_tokens(&c->result.load));
     json_put_num(o, "chunk_gap_s", c->result.chunk_gap_s);
     json_put(o, "requests", load_records_to_json(&c->result.load));
     json_put(o, "served", served_json(c));

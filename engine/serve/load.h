@@ -21,7 +21,8 @@ struct load_text {
     int64_t vocab;
     int32_t bos; /* begins every prompt; -1: none */
     /* Changes the first tokens of each text and nothing else, so that a server that still has the prompts of
-     * an earlier run finds none of these in its cache. 0: no change. */
+     * an earlier run finds none of these in its cache. It is no part of the work: the plan's hash is that of
+     * the texts without it. 0: no change. */
     uint64_t salt;
 };
 
@@ -42,7 +43,7 @@ struct load_plan {
     int clients;     /* closed loop: at a time; otherwise 0 */
     int cut;         /* requests whose lengths were cut to fit into the context */
     int skipped;     /* of a trace: requests without prompt or answer */
-    char hash[17];   /* of all of it: equal hashes mean the same work */
+    char hash[17];   /* of all of it, but for the salt: equal hashes mean the same work */
     int32_t *tokens; /* owned: the prompts */
 };
 /* *out owned: load_plan_free. Errors: those of load_trace_read; ERR_USAGE for rate=auto, which names no rate;

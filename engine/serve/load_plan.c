@@ -69,13 +69,12 @@ static int draw_length(uint64_t *state, const struct load_length *l)
 
 /* ---------------------------------------------------------------- texts */
 
-/* Write n tokens of the text that `key` names. */
-static void text_fill(int32_t *out, int n, const struct load_text *t, uint64_t key)
+/* Write n tokens of the text that `key` names; `salt` changes its first ones (struct load_text). */
+static void text_fill(int32_t *out, int n, const struct load_text *t, uint64_t salt, uint64_t key)
 {
     const uint64_t size = (uint64_t)(t->n ? t->n : t->vocab), start = hash_next(key) % size;
     for (int i = 0; i < n; i++) {
-        const uint64_t drawn = hash_next(hash_next(key ^ (i < DRAWN_TOKENS ? t->salt : 0)) + (uint64_t)i) %
-                               size;
+        const uint64_t drawn = hash_next(hash_next(key ^ (i < DRAWN_TOKENS ? salt : 0)) + (uint64_t)i) % size;
         if (t->n)
             out[i] = t->ids[i < DRAWN_TOKENS ? drawn : (start + (uint64_t)i) % size];
         else
@@ -89,7 +88,7 @@ struct maker {
     struct load_plan *p;
     const struct workload_load *l;
     const struct load_text *text;
-    uint64_t seed;
+    uint64_t seed, salt; /* salt: of the prompts that are written now */
     struct load_trace trace;
 };
 
@@ -153,16 +152,28 @@ static void prompt_fill(const struct maker *m, int i, int32_t *to)
     int at = 0;
     if (!r->turn) {
         at = (int)rint(m->l->prefix * r->n);
-        text_fill(to, at, m->text, stream_of(m->seed, STREAM_PREFIX));
+        text_fill(to, at, m->text, m->salt, stream_of(m->seed, STREAM_PREFIX));
     }
     for (int b = 0; row && b < row->hashes && at < r->n; b++) {
         const int n = MIN((int)LOAD_TRACE_BLOCK, r->n - at);
-        text_fill(to + at, n, m->text,
+        text_fill(to + at, n, m->text, m->salt,
                   stream_of(m->seed, STREAM_BLOCK) ^ hash_next((uint64_t)m->trace.hash[row->hash + b]));
         at += n;
     }
-    text_fill(to + at, r->n - at, m->text, hash_next(stream_of(m->seed, STREAM_TEXT) + (uint64_t)i));
+    text_fill(to + at, r->n - at, m->text, m->salt, hash_next(stream_of(m->seed, STREAM_TEXT) + (uint64_t)i));
     if (!r->turn && m->text->bos >= 0) to[0] = m->text->bos;
+}
+
+static void prompts_fill(struct maker *m, uint64_t salt)
+{
+    struct load_plan *p = m->p;
+    int32_t *to = p->tokens;
+    m->salt = salt;
+    for (int i = 0; i < p->n; i++) {
+        prompt_fill(m, i, to);
+        p->request[i].prompt = to;
+        to += p->request[i].n;
+    }
 }
 
 static enum err_code prompts_make(struct maker *m, struct err *why)
@@ -170,17 +181,14 @@ static enum err_code prompts_make(struct maker *m, struct err *why)
     struct load_plan *p = m->p;
     int64_t all = 0;
     for (int i = 0; i < p->n; i++) all += p->request[i].n;
-    int32_t *to = p->tokens = malloc((size_t)all * sizeof *to);
-    if (!to) return err_set(why, ERR_NOMEM, "out of memory for prompts of %lld tokens", (long long)all);
+    p->tokens = malloc((size_t)all * sizeof *p->tokens);
+    if (!p->tokens)
+        return err_set(why, ERR_NOMEM, "out of memory for prompts of %lld tokens", (long long)all);
     for (int64_t i = 0; i < m->text->n; i++)
         if (m->text->ids[i] < 0 || m->text->ids[i] >= m->text->vocab)
             return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld",
                            m->text->ids[i], (long long)m->text->vocab);
-    for (int i = 0; i < p->n; i++) {
-        prompt_fill(m, i, to);
-        p->request[i].prompt = to;
-        to += p->request[i].n;
-    }
+    prompts_fill(m, 0);
     return ERR_OK;
 }
 
@@ -238,6 +246,7 @@ enum err_code load_plan_make(struct load_plan **out, const struct workload_load 
     if (!rc) lengths_make(&m);
     if (!rc) rc = prompts_make(&m, why);
     if (!rc) rc = plan_hash(m.p, why);
+    if (!rc && text->salt) prompts_fill(&m, text->salt);
     load_trace_free(&m.trace);
     if (rc)
         load_plan_free(m.p);

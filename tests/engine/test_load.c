@@ -553,9 +553,36 @@ static void test_ends_badly(void **state)
     model_close(m);
 }
 
+/* A salt changes the first tokens of every text, and neither the work nor its hash. */
+static void test_salt(void **state)
+{
+    (void)state;
+    struct err why;
+    struct workload w;
+    struct load_plan *p[3];
+    static const uint64_t SALTS[] = { 0, 7, 8 };
+    CHECK_OK(workload_parse(&w, "load:rate=4,requests=6,in=400,out=2", &why));
+    for (int i = 0; i < 3; i++) {
+        const struct load_text text = { .vocab = 100000, .bos = 1, .salt = SALTS[i] };
+        CHECK_OK(load_plan_make(&p[i], &w.load, 1, &text, &why));
+        CHECK_STR(p[i]->hash, p[0]->hash);
+        CHECK_EQ(p[i]->n, p[0]->n);
+    }
+    for (int r = 0; r < p[0]->n; r++)
+        for (int a = 0; a < 2; a++) {
+            const struct load_request *x = &p[a]->request[r], *y = &p[a + 1]->request[r];
+            CHECK_EQ(x->n, y->n);
+            CHECK(x->arrival_s == y->arrival_s);
+            CHECK(memcmp(x->prompt, y->prompt, 8 * sizeof *x->prompt) != 0);
+            CHECK_EQ(x->prompt[x->n - 1], y->prompt[y->n - 1]);
+        }
+    for (int i = 0; i < 3; i++) load_plan_free(p[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_salt),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_refused_lines),
         cmocka_unit_test(test_keys_of_configs),
