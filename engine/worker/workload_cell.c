@@ -86,9 +86,11 @@ static void cell_add_to_turn(struct cell *c, double seconds)
     if (c->out->turns) c->out->turn_s[c->out->turns - 1] += (float)seconds;
 }
 
-static void cell_empty_caches(struct model *m)
+/* Empties the cache of every sequence, and forgets what was kept of it. */
+static void cell_empty_caches(struct cell *c)
 {
-    for (int s = 0; s < model_plan(m)->sequences; s++) model_truncate(m, s, 0);
+    struct kept_fill none = { 0 };
+    kept_fill_drop(c->hooks.kept ? c->hooks.kept : &none, c->m);
 }
 
 /* ---------------------------------------------------------------- the work */
@@ -230,10 +232,7 @@ static enum err_code cell_fill(struct cell *c, struct err *why)
     const int depth = c->w->depth;
     const struct fill_ids ids = { c->prompt, c->prompt_count, depth, c->sequences };
     if (kept && depth && kept_fill_matches(kept, c->m, &ids)) return ERR_OK;
-    if (kept)
-        kept_fill_drop(kept, c->m);
-    else
-        cell_empty_caches(c->m);
+    cell_empty_caches(c);
     if (!depth) return ERR_OK;
     const int64_t start = clock_ns();
     enum err_code rc = cell_prefill(c, "load", 0, depth, false, &c->out->fill_s, why);
@@ -360,8 +359,7 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     if ((rc = model_warm(m, why))) return rc;
     out->load_s = (double)(clock_ns() - start) * 1e-9;
     if (w->eval_file[0]) {
-        if (c.hooks.kept) kept_fill_drop(c.hooks.kept, m);
-        cell_empty_caches(m);
+        cell_empty_caches(&c);
         rc = cell_run_eval(&c, why);
     } else {
         rc = cell_alloc(&c, why);
@@ -372,7 +370,7 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     }
     if (!rc)
         rc = gguf_check_unchanged(model_gguf(m), why); /* otherwise the figures belong to an unknown model */
-    if (rc || !c.hooks.kept || !kept_fill_go_back(c.hooks.kept, m)) cell_empty_caches(m);
+    if (rc || !c.hooks.kept || !kept_fill_go_back(c.hooks.kept, m)) cell_empty_caches(&c);
     free(c.prompt);
     free(c.output);
     free(c.token);
