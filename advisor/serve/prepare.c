@@ -51,10 +51,14 @@ static bool messages_encode(const struct server *s, struct token_list *out, cons
                                     .extra = a->template_variables,
                                     .add_generation_prompt = true,
                                     .now = time(NULL) };
-    if (!s->chat)
-        return refuse(no, 400, "no_chat_template", "messages",
-                      "the model file has no chat template (tokenizer.chat_template): start the server with "
-                      "--template FILE, or use /v1/completions");
+    if (!s->chat) {
+        char advice[CHAT_ADVICE];
+        return refuse(
+            no, 400, "no_chat_template", "messages",
+            "the model file has no chat template (tokenizer.chat_template). Use /v1/completions, or, "
+            "where the server is started, %s",
+            chat_template_advice(s->tokenizer, advice));
+    }
     return !chat_encode(s->chat, &r, out, &why) || prompt_wrong(no, "messages", &why);
 }
 

@@ -164,6 +164,8 @@ def errors(c):
         got, document, headers = c.ask(path, body)
         assert got == status and document["error"]["code"] == code and document["error"]["message"], (path, got, document)
         assert headers["Content-Type"] == "application/json"
+        if code == "no_chat_template":
+            assert "--template with a file or one of these names: chatml" in document["error"]["message"], document
     got, document, headers = c.ask("/v1/completions", None, "GET")
     assert got == 405 and headers["Allow"] == "POST", headers
     got, document, _ = c.ask("/v1/completions", base, headers={"Origin": "https://example.com"})
