@@ -515,15 +515,14 @@ static enum err_code bench_config(struct bench *b, struct err *why)
 static enum err_code bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
     progress_clear(&b->progress);
-    if (b->run.row.id) {
-        json_put_int(b->table.extra, "run", b->run.row.id);
-        cli_note_run(&b->table, b->run.row.id);
-    }
+    if (b->run.row.id) json_put_int(b->table.extra, "run", b->run.row.id);
     bench_note_rows(&b->table, b->ceilings_known, b->without_text);
     json_put_str(b->table.extra, "machine", b->machine.id);
     trained_context_put(b->table.extra, &b->trained);
     json_put(b->table.extra, "labels", cli_labels_json(&b->labels));
-    return cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
+    rc = cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
+    if (b->run.row.id) cli_note_run(&b->table, b->run.row.id); /* not stored: `show` names the run itself */
+    return rc;
 }
 
 static int bench_print(struct bench *b, enum err_code rc, const struct err *why)

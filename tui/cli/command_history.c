@@ -274,14 +274,12 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
     json_put_str(row, "error", *c->error ? c->error : NULL);
 }
 
-/* The lines of a stored text; those that name the run are left out, because `show` prints them itself. */
+/* The lines of a stored text. */
 static void lines_add(struct table *t, const json_t *text, void (*add)(struct table *t, const char *fmt, ...))
 {
     char *copy = json_is_string(text) ? strdup(json_string_value(text)) : NULL, *save = NULL;
-    for (char *line = copy ? strtok_r(copy, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-        if (strstr(line, "to print it again: ")) continue;
+    for (char *line = copy ? strtok_r(copy, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
         add(t, "%s", line);
-    }
     free(copy);
 }
 

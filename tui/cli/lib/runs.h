@@ -24,7 +24,8 @@ void cli_run_changes(struct table *t, const struct results *before, const struct
 
 /* Adds "run": its number, or null for 0, which is a run that was not stored. */
 void cli_put_run(json_t *to, int64_t id);
-/* The last line about a run: its number and how to print it again. id 0: it was not stored, and what to do;
+/* The last line about a run: its number and how to print it again. Added after the table was stored, so that
+ * `show` does not print it twice. id 0: it was not stored, and what to do;
  * the error is told elsewhere. */
 void cli_note_run(struct table *t, int64_t id);
 
