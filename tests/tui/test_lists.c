@@ -2,6 +2,8 @@
  * come and go, and says how many rows are out of sight; lines that are shortened stay different; Esc goes
  * back one step at a time; a deleted run can be restored. */
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
+#include "db/db.h"
 #include "tests/tui/fixture.h"
 #include "tui/dashboard/actions.h"
 #include "tui/views/views.h"
@@ -326,30 +328,47 @@ static void settings_are_found_by_other_names(void **state)
     free(s);
 }
 
+static void stored_ab(struct setting_effects *to, int64_t id, const char *verdict, const char *b,
+                      double ratio, const char *metric)
+{
+    struct err why;
+    struct run_row r = { .id = id, .kind = "ab", .effect_ratio = ratio };
+    struct experiment_spec spec = { .arms = 2, .seed = 1 };
+    snprintf(r.verdict, sizeof r.verdict, "%s", verdict);
+    snprintf(r.metric, sizeof r.metric, "%s", metric);
+    CHECK_OK(workload_parse(&spec.workload, "tg64", &why));
+    CHECK_OK(config_parse(&spec.config[0], "default", &why));
+    CHECK_OK(config_parse(&spec.config[1], b, &why));
+    json_t *o = experiment_spec_to_json(&spec);
+    r.spec_json = json_line(o);
+    json_decref(o);
+    setting_effects_add(to, &r);
+    run_row_free(&r);
+}
+
 /* An effect is that of an A/B of this model that changed one setting only and was decided. */
 static void the_effect_of_a_setting_was_measured_alone(void **state)
 {
     (void)state;
     struct snapshot *s = fixture_idle();
     char text[80];
-    s->run_count = 4;
+    static const char RATE[] = "decode_tok_s";
     s->advice_count = 0;
-    snprintf(s->model_path, sizeof s->model_path, "/m/x.gguf");
-    static const struct run_line RUNS[] = {
-        { 9, 0, "ab", "done", "inconclusive", "default vs threads=2", "x.gguf", "tg64", "decode_tok_s", 1.5 },
-        { 8, 0, "ab", "done", "better", "default vs threads=2,kv=q8_0", "x.gguf", "tg64", "decode_tok_s",
-          1.4 },
-        { 7, 0, "ab", "done", "better", "default vs threads=2", "other.gguf", "tg64", "decode_tok_s", 1.3 },
-        { 6, 0, "ab", "done", "better", "default vs threads=2", "x.gguf", "tg64", "decode_tok_s", 1.2 },
-    };
-    memcpy(s->run, RUNS, sizeof RUNS);
+    stored_ab(&s->effects, 9, "inconclusive", "threads=2", 1.5, RATE);
+    stored_ab(&s->effects, 8, "better", "threads=2,kv=q8_0", 1.4, RATE);
+    stored_ab(&s->effects, 7, "better", "threads=2", 1.3, "peak_rss_bytes");
+    CHECK_STR(knob_effect(s, KNOB_THREADS, text, sizeof text), "n/a");
+    stored_ab(&s->effects, 6, "better", "threads=2", 1.2, RATE);
+    stored_ab(&s->effects, 5, "better", "threads=2", 1.1, RATE); /* an older one */
     CHECK_CONTAINS(knob_effect(s, KNOB_THREADS, text, sizeof text), "run 6");
     CHECK_CONTAINS(text, "2: +20");
-    assert_string_equal(knob_effect(s, KNOB_CTK, text, sizeof text), "n/a");
-    snprintf(s->run[3].label, sizeof s->run[3].label, "default vs kv=q8_0"); /* both caches are one setting */
+    CHECK_STR(knob_effect(s, KNOB_CTK, text, sizeof text), "n/a");
+    stored_ab(&s->effects, 4, "better", "kv=q8_0", 1.2, RATE); /* both caches are one setting */
     CHECK_CONTAINS(knob_effect(s, KNOB_CTV, text, sizeof text), "q8_0: +20");
-    snprintf(s->run[3].metric, sizeof s->run[3].metric, "peak_rss_bytes");
-    assert_string_equal(knob_effect(s, KNOB_CTK, text, sizeof text), "n/a");
+    struct run_row broken = { .id = 3, .kind = "ab", .effect_ratio = 1.2, .verdict = "better" };
+    snprintf(broken.metric, sizeof broken.metric, "%s", RATE);
+    setting_effects_add(&s->effects, &broken); /* without a specification: nothing is known */
+    CHECK_STR(knob_effect(s, KNOB_BATCH, text, sizeof text), "n/a");
     free(s);
 }
 

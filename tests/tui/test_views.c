@@ -488,6 +488,10 @@ static void a_prediction_is_one_figure(void **state)
     CHECK_CONTAINS(text, "decode about 57.7 tok/s");
     CHECK_LACKS(text, "166");
     free(text);
+    u.form.kind = FORM_CLOSED;
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE); /* the first screen's advice has the same figure */
+    CHECK_CONTAINS(text, "57.7 tok/s");
+    free(text);
     s->advice_count = 0; /* then it is the estimate of the form */
     CHECK_NEAR(snapshot_decode_rate(s, s->estimates.text, NULL).estimate, 166, 1e-9);
     CHECK(isnan(snapshot_decode_rate(s, "threads=1", NULL).estimate));

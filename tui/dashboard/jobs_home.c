@@ -12,6 +12,7 @@ struct home {
     struct recent_run run[RECENT_RUNS];
     int runs;
     struct stopped_run stopped_ab;
+    struct setting_effects effects;
 };
 
 /* The result of a finished A/B in its own words. */
@@ -65,6 +66,7 @@ void background_read_home(struct background *b, struct db *d, const char (*sha)[
         const struct run_row *r = &rows[i];
         if (!run_is_of(r, sha, models, machine) || !strcmp(r->state, "running")) continue;
         if (h.runs < RECENT_RUNS) recent_add(&h, before, d, r);
+        setting_effects_add(&h.effects, r);
         if (strcmp(r->kind, "ab")) continue;
         const bool undecided = !strcmp(r->state, "done") && verdict_parse(r->verdict) == VERDICT_INCONCLUSIVE;
         if (newest_ab && (undecided || !strcmp(r->state, "stopped") || !strcmp(r->state, "interrupted")))
@@ -80,5 +82,6 @@ void background_read_home(struct background *b, struct db *d, const char (*sha)[
     memcpy(b->known.recent, h.run, sizeof h.run);
     b->known.recent_count = h.runs;
     b->known.stopped_ab = h.stopped_ab;
+    b->known.effects = h.effects;
     pthread_mutex_unlock(&b->lock);
 }

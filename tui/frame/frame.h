@@ -182,6 +182,21 @@ struct recent_run {
     char text[480];
 };
 
+/* What each setting did to the decode rate of the model on screen, in its newest A/B that changed only this
+ * one and reached a verdict. */
+struct setting_effect {
+    int64_t run; /* 0: none */
+    double ratio;
+    char value[64]; /* of the setting in arm B */
+};
+struct setting_effects {
+    struct setting_effect of[KNOB_COUNT];
+};
+/* Takes what a stored run of the model says about the settings that no newer one did: add the newest first.
+ * Parses the run's specification, so a job does it, not a frame. */
+struct run_row;
+void setting_effects_add(struct setting_effects *e, const struct run_row *r);
+
 /* A job that runs, or that waits for the ones before it. */
 enum { QUEUED_JOBS = 12 };
 struct queued_job {
@@ -254,8 +269,9 @@ struct snapshot {
                                                   * model and machine */
     int recent_count; /* last runs of this model on this machine, the newest first */
     struct recent_run recent[RECENT_RUNS];
-    struct text_page page; /* the newest one */
-    int queued;            /* waiting jobs, the next one first */
+    struct setting_effects effects; /* of settings on this model and machine */
+    struct text_page page;          /* the newest one */
+    int queued;                     /* waiting jobs, the next one first */
     struct queued_job queue[QUEUED_JOBS];
     bool queue_restorable; /* u puts the job back that was removed last */
     /* the file quantized last here, its source, and its recipe as a config line of the source; "" none */
@@ -288,6 +304,8 @@ extern const char RANDOM_WEIGHTS_TEXT[];
  * it lists the line, otherwise the estimate made for the form. runs (may be NULL): of how many earlier runs
  * it was measured; 0: it is a prediction. */
 struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs);
+/* The same of a row of the advice: one on a GPU may have the line of another row. */
+struct interval advice_decode_rate(const struct advice *a, int *runs);
 
 /* Does this row of the advice stand for all configurations that hardly anything is known about? */
 bool snapshot_is_folded(const struct snapshot *s, int row);

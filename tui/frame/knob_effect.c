@@ -5,7 +5,12 @@
 #include "tui/frame/frame.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "advisor/experiment/experiment.h"
+#include "db/db.h"
 
 /* The keys of a cache type are set together (kv=): they count as one setting. */
 static enum knob_id knob_group(enum knob_id id)
@@ -25,14 +30,7 @@ static bool differ_only_in(const struct config *a, const struct config *b, enum 
     return found && strcmp(config_text(a, id), config_text(b, id)) != 0;
 }
 
-static bool is_of_model(const struct snapshot *s, const struct run_line *r)
-{
-    const char *slash = strrchr(s->model_path, '/');
-    return *r->model && (!strcmp(r->model, slash ? slash + 1 : s->model_path) ||
-                         (*s->model.name && !strcmp(r->model, s->model.name)));
-}
-
-static bool is_decided(const struct run_line *r)
+static bool is_decided(const struct run_row *r)
 {
     static const enum verdict DECIDED[] = { VERDICT_BETTER, VERDICT_WORSE, VERDICT_EQUIVALENT,
                                             VERDICT_NEGLIGIBLE };
@@ -41,34 +39,37 @@ static bool is_decided(const struct run_line *r)
     return false;
 }
 
-/* The arms of a run's label, "A vs B". False: it has more arms, or a line that may have been cut. */
-static bool arms_read(const struct run_line *r, struct config arm[2])
+/* The arms of an A/B as its specification has them. False: more than two, two workloads, or not readable. */
+static bool arms_read(const struct run_row *r, struct experiment_spec *spec)
 {
-    enum { CUT = sizeof r->label / 2 - 5 }; /* longer lines do not fit into a label of two */
-    static const char VS[] = " vs ";
-    char line[2][sizeof r->label];
-    const char *vs = strstr(r->label, VS);
-    if (!vs || strstr(vs + 1, VS)) return false;
-    snprintf(line[0], sizeof line[0], "%.*s", (int)(vs - r->label), r->label);
-    snprintf(line[1], sizeof line[1], "%s", vs + strlen(VS));
-    for (int i = 0; i < 2; i++)
-        if (strlen(line[i]) >= CUT || config_parse(&arm[i], line[i], NULL)) return false;
-    return true;
+    json_t *o = NULL;
+    const bool read = r->spec_json && !json_parse(&o, r->spec_json, strlen(r->spec_json), NULL) &&
+                      !experiment_spec_from_json(spec, o, NULL);
+    json_decref(o);
+    return read && spec->arms == 2 && !spec->by_arm;
+}
+
+void setting_effects_add(struct setting_effects *e, const struct run_row *r)
+{
+    if (strcmp(r->kind, "ab") || strcmp(r->metric, METRICS[METRIC_DECODE_RATE].name)) return;
+    if (!(r->effect_ratio > 0) || !is_decided(r)) return;
+    struct experiment_spec *spec = calloc(1, sizeof *spec);
+    if (spec && arms_read(r, spec))
+        for (int k = 0; k < KNOB_COUNT; k++) {
+            struct setting_effect *one = &e->of[k];
+            if (one->run || !differ_only_in(&spec->config[0], &spec->config[1], (enum knob_id)k)) continue;
+            *one = (struct setting_effect){ .run = r->id, .ratio = r->effect_ratio };
+            snprintf(one->value, sizeof one->value, "%s", config_text(&spec->config[1], (enum knob_id)k));
+        }
+    free(spec);
 }
 
 static bool measured(const struct snapshot *s, enum knob_id id, char *buf, size_t size)
 {
-    struct config arm[2];
-    for (int i = 0; i < s->run_count; i++) { /* the newest first */
-        const struct run_line *r = &s->run[i];
-        if (strcmp(r->kind, "ab") || strcmp(r->metric, METRICS[METRIC_DECODE_RATE].name)) continue;
-        if (!(r->effect_ratio > 0) || !is_of_model(s, r) || !is_decided(r)) continue;
-        if (!arms_read(r, arm) || !differ_only_in(&arm[0], &arm[1], id)) continue;
-        snprintf(buf, size, "%s: %s, run %lld", config_text(&arm[1], id),
-                 figure_change(log(r->effect_ratio)).text, (long long)r->id);
-        return true;
-    }
-    return false;
+    const struct setting_effect *e = &s->effects.of[id];
+    if (!e->run) return false;
+    snprintf(buf, size, "%s: %s, run %lld", e->value, figure_change(log(e->ratio)).text, (long long)e->run);
+    return true;
 }
 
 /* The largest predicted gain of a row that changes only this setting, against the unchanged file. */

@@ -142,10 +142,10 @@ static TEXT_OF(advice_line)
 
 static TEXT_OF(advice_decode)
 {
-    const struct prediction *p = &s->advice[i].prediction;
-    if (!isfinite(p->decode_tok_s)) return "n/a";
-    snprintf(buf, size, "%s (%s-%s)", figure_number(p->decode_tok_s).text, figure_number(p->decode_low).text,
-             figure_number(p->decode_high).text);
+    const struct interval rate = advice_decode_rate(&s->advice[i], NULL);
+    if (!isfinite(rate.estimate)) return "n/a";
+    snprintf(buf, size, "%s (%s-%s)", figure_number(rate.estimate).text, figure_number(rate.lower).text,
+             figure_number(rate.upper).text);
     return buf;
 }
 
@@ -161,7 +161,7 @@ static STYLE_OF(advice_evidence_style)
 
 static VALUE_OF(advice_rate)
 {
-    return s->advice[i].prediction.decode_tok_s;
+    return advice_decode_rate(&s->advice[i], NULL).estimate;
 }
 
 static TEXT_OF(advice_prefill)

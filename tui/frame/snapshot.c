@@ -13,6 +13,13 @@ double snapshot_limit_share(double rate, double limit)
     return limit > 0 ? rate / limit : NAN;
 }
 
+struct interval advice_decode_rate(const struct advice *a, int *runs)
+{
+    if (runs) *runs = a->decode.runs;
+    return (struct interval){ a->prediction.decode_tok_s, a->prediction.decode_low,
+                              a->prediction.decode_high };
+}
+
 struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs)
 {
     char canonical[CONFIG_LINE], estimated[CONFIG_LINE];
@@ -22,9 +29,7 @@ struct interval snapshot_decode_rate(const struct snapshot *s, const char *line,
     for (int i = 0; i < s->advice_count; i++) {
         const struct advice *a = &s->advice[i];
         if (a->prediction.on_gpu || strcmp(a->line, line) != 0) continue;
-        if (runs) *runs = a->decode.runs;
-        return (struct interval){ a->prediction.decode_tok_s, a->prediction.decode_low,
-                                  a->prediction.decode_high };
+        return advice_decode_rate(a, runs);
     }
     const struct line_estimates *j = &s->estimates;
     if (config_parse(&c, j->text, NULL) || strcmp(config_line(&c, estimated, sizeof estimated), line) != 0)

@@ -265,10 +265,11 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
         pen_printf(&p, ROLE_KEY, "%d ", i + 1);
         pen_field(&p, MAX(in.w - 24, 8), i == chosen ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT | STYLE_BOLD,
                   a->line);
-        char rate[48];
-        snprintf(rate, sizeof rate, "%s%s tok/s", a->decode.runs ? "" : "~",
-                 figure_number(a->prediction.decode_tok_s).text);
-        pen_field_right(&p, 14, ROLE_TEXT, isfinite(a->prediction.decode_tok_s) ? rate : "n/a");
+        char text[48];
+        int runs;
+        const double rate = advice_decode_rate(a, &runs).estimate;
+        snprintf(text, sizeof text, "%s%s tok/s", runs ? "" : "~", figure_number(rate).text);
+        pen_field_right(&p, 14, ROLE_TEXT, isfinite(rate) ? text : "n/a");
         pen_field_right(&p, 7, ROLE_TEXT, figure_bytes(a->prediction.plan.total).text);
         p = pen_at(g, in, 2, y + 1);
         pen_field(&p, pen_left(&p), ROLE_DIM, a->reason);
