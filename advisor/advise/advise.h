@@ -67,6 +67,11 @@ enum err_code apply_undo(struct applied *out, const char *model_path, bool *foun
  * there is none; as file_read, config_parse. */
 enum err_code config_file_read(struct config *out, const char *path, struct err *why);
 
+/* Append a word of a command line that can be pasted into a shell: quoted if the shell would interpret it. */
+void word_append(struct str *s, const char *word);
+
+/* The workload of `tune` and of checks, where none is given or recorded. */
+#define CONFIRM_WORKLOAD "tg64"
 /* Append the command that compares a config with the current one once the machine is quiet: "qdyno ab -m
  * MODEL default threads=1 -w tg64 --estimand quiet --wait-quiet 1h". */
 void advice_confirm_command(struct str *out, const char *model_path, const char *current, const char *line,

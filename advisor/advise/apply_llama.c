@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "advisor/advise/apply_parts.h"
-#include "advisor/advise/word.h"
 #include "engine/quant/quant.h"
 
 /* cache types that both programs have, under the same name */

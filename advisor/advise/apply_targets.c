@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "advisor/advise/apply_parts.h"
-#include "advisor/advise/word.h"
 
 /* One setting of a program. */
 struct setting {

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "advisor/advise/word.h"
-
 /* The candidate's figures are of GPU programs, so such a program has to check it, with a file that qdyno
  * makes. */
 static void advice_set_gpu_check(struct advice *v, const char *path)
@@ -63,7 +61,7 @@ void advice_set_check(struct advice *v, const char *path)
     } else {
         str_append(&s, " default ");
         word_append(&s, v->line);
-        str_append(&s, " -w tg64");
+        str_append(&s, " -w " CONFIRM_WORKLOAD);
         if (v->prediction.depth) str_printf(&s, "@d%d", v->prediction.depth);
     }
     snprintf(v->check, sizeof(v->check), "%s", str_text(&s));

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "advisor/advise/adviser.h"
-#include "advisor/advise/word.h"
 
 static bool changes_answers(const struct config *c)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "advisor/advise/accelerators.h"
-#include "advisor/advise/word.h"
+#include "advisor/advise/machine_limit.h"
 #include "engine/plan/plan.h"
 
 static void text_set(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -296,10 +296,7 @@ static bool rule_threads(struct rule_finding *f, const struct rule_case *c)
     if (usable < m->cores) {
         SET(f->advice, "use threads=%d (the default): this process may not use more", usable);
         SET(f->reason, "with more threads than CPUs, the threads wait for each other in every product");
-        if (isnan(m->cgroup_cpus))
-            SET(f->evidence, "affinity mask or cpuset of %d of %d cores", machine_usable_cores(m), m->cores);
-        else
-            SET(f->evidence, "control group limit of %.3g CPUs, %d cores", m->cgroup_cpus, m->cores);
+        machine_limit_text(m, f->evidence, sizeof f->evidence);
         snprintf(arms, sizeof arms, "threads=%d threads=%d", usable, m->cores);
     } else if (m->processors > m->cores && m->cores > 1) {
         SET(f->advice, "use threads=%d (one per core, the default), not %d", m->cores, m->processors);

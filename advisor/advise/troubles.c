@@ -1,6 +1,7 @@
 /* advisor/advise/troubles.c - see advise.h. A table of checks; a sensor without a value never makes a
  * trouble. */
 #include "advisor/advise/advise.h"
+#include "advisor/advise/machine_limit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -93,14 +94,10 @@ static bool find_container_limit(struct trouble *t, const struct trouble_case *c
 {
     const struct machine *m = c->machine;
     if (machine_threads(m) < m->cores) {
-        char advice[160];
+        char advice[160], limit[MACHINE_LIMIT_TEXT];
         snprintf(advice, sizeof advice, "use threads=%d (the default): more threads wait for each other",
                  machine_threads(m));
-        if (isnan(m->cgroup_cpus))
-            trouble_set(t, advice, "an affinity mask or cpuset allows %d of %d cores",
-                        machine_usable_cores(m), m->cores);
-        else
-            trouble_set(t, advice, "a cgroup limit of %.3g CPUs on %d cores", m->cgroup_cpus, m->cores);
+        trouble_set(t, advice, "%s", machine_limit_text(m, limit, sizeof limit));
         return true;
     }
     if (!(c->row[METRIC_CGROUP_THROTTLED] > 0)) return false;

@@ -1,5 +1,5 @@
-/* advisor/advise/word.c - quotes words for a shell (word.h). */
-#include "advisor/advise/word.h"
+/* advisor/advise/word.c - quotes words for a shell. */
+#include "advisor/advise/advise.h"
 
 #include <string.h>
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define BUDGET_SLACK 1.1
-enum { QUALITY_CTX = 512 }; /* of quality_measure, where not specified */
 
 double experiment_budget_left(const struct experiment *x)
 {

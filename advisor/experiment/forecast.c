@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUALITY_CTX = 512, PROMPTS = 16, PROMPT_TOKENS = 64 }; /* of quality_measure, where not specified */
-enum { WARMUP_USUAL = 5 };                                    /* cells until a rate has settled */
+enum { PROMPTS = 16, PROMPT_TOKENS = 64 };      /* of quality_measure, where not specified */
+enum { WARMUP_USUAL = 5 };                      /* cells until a rate has settled */
 static const double TEXT_BYTES_PER_TOKEN = 3.5; /* of English, by vocabularies of today's models */
 
 /* ---------------------------------------------------------------- arithmetic */
@@ -133,25 +133,37 @@ static enum err_code speed_look(void *ctx, const struct speed_cell *c, struct er
     return ERR_OK;
 }
 
+const char *forecast_identity(struct arm_identities *k, const struct experiment_spec *s, int arm,
+                              struct db *d)
+{
+    struct err ignored;
+    const char *model = config_model_file(&s->config[arm], s->model);
+    for (int i = 0; i < k->n; i++)
+        if (!strcmp(k->path[i], model)) return k->sha256[i];
+    char *sha256 = k->sha256[k->n];
+    if (!d || !*model || k->read(sha256, d, model, &ignored)) *sha256 = '\0';
+    k->path[k->n++] = model;
+    return sha256;
+}
+
 /* The rates of the newest run of this config and workload on this machine. */
-static bool times_of_database(struct arm_time *t, const struct experiment_spec *s, int arm, struct db *d,
-                              const struct machine *machine)
+static bool times_of_database(struct arm_time *t, const struct experiment_spec *s, int arm,
+                              struct arm_identities *identities, const struct forecast_sources *from)
 {
     enum { CELLS = 2000 };
     struct err ignored;
-    char sha256[HASH_HEX];
     struct speed_search search = { .prefill = NAN, .decode = NAN };
-    const char *model = config_model_file(&s->config[arm], s->model);
-    if (!d || !*model || measured_model_identity(sha256, d, model, &ignored) || !*sha256) return false;
+    const char *sha256 = forecast_identity(identities, s, arm, from->db);
+    if (!*sha256) return false;
     config_line(&s->config[arm], search.config, sizeof(search.config));
     workload_line(experiment_workload(s, arm), search.workload, sizeof(search.workload));
     const struct speed_query query = { .sha256 = sha256,
-                                       .machine = machine->id,
+                                       .machine = from->machine->id,
                                        .decode = METRICS[METRIC_DECODE_RATE].name,
                                        .prefill = METRICS[METRIC_PREFILL_RATE].name,
                                        .disturbed = "",
                                        .limit = CELLS };
-    if (db_model_speeds(d, &query, speed_look, &search, &ignored)) return false;
+    if (db_model_speeds(from->db, &query, speed_look, &search, &ignored)) return false;
     return times_of_rates(t, experiment_workload(s, arm), search.prefill, search.decode);
 }
 
@@ -214,12 +226,13 @@ void experiment_forecast(struct experiment_forecast *f, const struct experiment_
         snprintf(f->unknown, sizeof(f->unknown), "each arm evaluates the text once, however long that takes");
         return;
     }
+    struct arm_identities identities = { .read = measured_model_identity };
     for (int i = 0; i < s.arms; i++) {
         const struct workload *w = experiment_workload(&s, i);
         const bool by_tokens = !workload_is_load(w) && !w->train;
         struct arm_time stored = { 0 };
         const bool predicted = by_tokens && times_predicted(&t[i], &s, i, from);
-        const bool measured = by_tokens && times_of_database(&stored, &s, i, from->db, from->machine);
+        const bool measured = by_tokens && times_of_database(&stored, &s, i, &identities, from);
         if (measured) {
             if (predicted) stored.start_s = t[i].start_s;
             if (predicted && isnan(stored.prefill_token_s)) stored.prefill_token_s = t[i].prefill_token_s;

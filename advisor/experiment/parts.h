@@ -330,6 +330,18 @@ double forecast_quality_s(const struct experiment_spec *s, const struct arm_time
 void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,
                  double block_s, double quality_s);
 
+/* Hashes of the model files of a specification, each read once however many arms have it. Begin with {
+ * .read = measured_model_identity }. */
+struct arm_identities {
+    enum err_code (*read)(char sha256[HASH_HEX], struct db *d, const char *model_path, struct err *why);
+    int n;
+    const char *path[EXPERIMENT_ARMS]; /* of the specification */
+    char sha256[EXPERIMENT_ARMS][HASH_HEX];
+};
+/* That of an arm's model; "": unknown, or no run measured it. At most EXPERIMENT_ARMS different arms. */
+const char *forecast_identity(struct arm_identities *k, const struct experiment_spec *s, int arm,
+                              struct db *d);
+
 /* Seconds that one further block takes which counts: undisturbed ones come only as often as they did. NAN: no
  * block was timed, or none counted. */
 double experiment_counted_block_s(const struct experiment_state *s);

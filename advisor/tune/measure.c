@@ -13,7 +13,6 @@
 #include "engine/eval/eval.h"
 
 static const char QUALITY[] = "quality"; /* phase of the cells */
-enum { CTX = 256 };
 
 double tune_spent(const struct tuning *t)
 {
@@ -170,7 +169,8 @@ static bool quantize_progress(void *arg, const char *phase, double done)
 static enum err_code quality_model_open(struct model **out, struct tuning *t, const struct config *c,
                                         struct err *why)
 {
-    const int ctx = t->task.shape.ctx_train > 0 ? (int)MIN(t->task.shape.ctx_train, (int64_t)CTX) : CTX;
+    const int64_t trained = t->task.shape.ctx_train, wanted = t->out->quality.ctx;
+    const int ctx = (int)(trained > 0 ? MIN(trained, wanted) : wanted);
     const struct model_options o = { .path = t->task.o->model_path,
                                      .config = c,
                                      .ctx = ctx,
@@ -193,7 +193,7 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
     if (!rc) {
         const struct eval_request r = { .text = t->quality.text,
                                         .n = t->quality.text_n,
-                                        .ctx = MIN(model_ctx(m), (int)CTX),
+                                        .ctx = MIN(model_ctx(m), t->out->quality.ctx),
                                         .max_chunks = windows,
                                         .progress = eval_progress,
                                         .arg = t,
@@ -352,6 +352,9 @@ static enum err_code quality_text_read(struct tuning *t, struct err *why)
     const char *slash = strrchr(q->path, '/');
     snprintf(t->out->text, sizeof t->out->text, "%.127s", slash ? slash + 1 : q->path);
     snprintf(t->out->text_sha256, sizeof t->out->text_sha256, "%s", q->sha256);
+    quality_context_choose(&t->out->quality, &o->workload, o->model_path, q->path, TUNE_QUALITY_CTX);
+    if (o->quality_ctx && o->quality_ctx != t->out->quality.ctx)
+        t->out->quality = (struct quality_context){ t->out->quality.wanted, o->quality_ctx, 0, 0 };
     return ERR_OK;
 }
 

@@ -69,6 +69,10 @@ struct tune_record {
     int64_t confirm_run; /* 0: none */
 };
 
+/* Tokens of a window where the workload is no longer: as in earlier versions, whose searches can be resumed.
+ */
+enum { TUNE_QUALITY_CTX = 256 };
+
 /* What measuring quality keeps open. Private to measure.c. */
 struct tune_quality {
     struct model *original;         /* the unchanged model, opened when first needed */

@@ -23,6 +23,7 @@ char *tune_spec_json(const struct tuning *t)
     json_put_str(o, "space", t->task.o->space);
     put_path(o, "text", t->quality.path);
     json_put_str(o, "text_sha256", t->quality.sha256);
+    if (t->out->quality.ctx != TUNE_QUALITY_CTX) json_put_int(o, "quality_ctx", t->out->quality.ctx);
     json_put_num(o, "budget_s", t->task.o->budget_s);
     json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
     json_put_num(o, "limit_kld", t->task.o->limits.kld);
@@ -98,6 +99,7 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     if (!rc) rc = config_parse(&s->current, current, why);
     if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
     s->budget_s = json_get_num(o, "budget_s", 0);
+    s->quality_ctx = (int)json_get_int(o, "quality_ctx", TUNE_QUALITY_CTX);
     s->estimand = estimand_parse(json_get_str(o, "estimand", ""));
     s->limits = (struct tune_limits){ json_get_int(o, "limit_memory_bytes", 0),
                                       json_get_num(o, "limit_kld", 0), json_get_num(o, "limit_ppl_ratio", 0),

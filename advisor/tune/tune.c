@@ -151,24 +151,29 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
  * for both models together. */
 static int race_windows(const struct tuning *t)
 {
-    enum { LEAST = 2, TOKENS = 256 };
+    enum { LEAST = 2 };
+    const int ctx = t->out->quality.ctx,
+              most = quality_context_windows(ctx, SEARCH_WINDOWS, TUNE_QUALITY_CTX, LEAST);
     const struct tune_candidate *a = &t->known.list[0];
     /* a busy machine is slower than predicted: as much as the first timing was */
     const double usual = a->timings && a->predicted > 0 ? fmin(a->rate / a->predicted, 1) : 1;
     const double rate = usual * t->task.reference.prefill_tok_s,
-                 fit = 0.04 * t->task.o->budget_s * rate / (2 * TOKENS);
-    if (!(rate > 0)) return SEARCH_WINDOWS;
-    return fit >= SEARCH_WINDOWS ? (int)SEARCH_WINDOWS : fit > LEAST ? (int)fit : (int)LEAST;
+                 fit = 0.04 * t->task.o->budget_s * rate / (2.0 * ctx);
+    if (!(rate > 0)) return most;
+    return fit >= most ? most : fit > LEAST ? (int)fit : (int)LEAST;
 }
 
 /* Windows for a finalist: at most a quarter of the time left for both finalists; 0: no time for more than the
  * race used. */
 static int finalist_windows(const struct tuning *t)
 {
+    enum { FEWEST = 4 };
     const int had = race_windows(t);
+    const int most = quality_context_windows(t->out->quality.ctx, FINAL_WINDOWS, TUNE_QUALITY_CTX, FEWEST);
     const double fit = 0.125 * (t->task.o->budget_s - tune_spent(t)) / t->costs.quality.seconds * had;
     if (!(fit > had)) return 0;
-    return fit >= FINAL_WINDOWS ? (int)FINAL_WINDOWS : (int)fit;
+    if (had >= most) return 0;
+    return fit >= most ? most : (int)fit;
 }
 
 /* Expected seconds of one block of the confirmation: two cells per arm, plus a new process where starting it

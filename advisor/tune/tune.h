@@ -97,6 +97,7 @@ struct tune_options {
     double budget_s;
     const char *text_file; /* for quality measurements; NULL: the model's text (quality_text_of) */
     const char *task_file; /* questions with choices, for limits.accuracy; NULL: none */
+    int quality_ctx;       /* tokens of a window of that text; 0: as the workload (quality_context.h) */
     uint64_t seed;
     int64_t resume_id;      /* 0: a new run */
     bool search_only;       /* skip the confirmation: the result is the race's best candidate */
@@ -202,6 +203,7 @@ struct tune_result {
     double accuracy_limit;                 /* as in the limits; 0: none */
     int asked;                             /* questions of the task; 0: none */
     char text[128], text_sha256[HASH_HEX]; /* name and content of the text of all losses */
+    struct quality_context quality;        /* the length of its windows, and that of the workload */
 };
 /* Search. A candidate that fails is a result. *out: tune_result_free, also after an error. Errors: ERR_USAGE
  * (options, space, a run that cannot be resumed); ERR_FIT when nothing fits; those of opening the model and
@@ -224,6 +226,7 @@ struct tune_stored {
     struct tune_limits limits;
     double budget_s;
     uint64_t seed;
+    int quality_ctx; /* never 0 */
     enum estimand estimand;
 };
 /* Errors: ERR_USAGE when there is no such run or it is no search; ERR_FORMAT when its options cannot be read;

@@ -2,6 +2,7 @@
  * the control and for several arms; quality inside the budget and beyond it), the words for it with singular
  * and plural, the budget that it proposes, and that a speed that nobody knows makes no forecast. */
 #include "advisor/experiment/parts.h"
+#include "db/db.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -50,8 +51,9 @@ static void test_arithmetic(void **state)
     s.budget_s = 60;
     s.control_blocks = -1;
     forecast_of(&f, &s, 0, 70, 0);
-    assert_string_equal(experiment_forecast_text(text, &f),
-                        "one block takes about 70 s; 60 s are too short for a block; a verdict needs at least 7");
+    assert_string_equal(
+        experiment_forecast_text(text, &f),
+        "one block takes about 70 s; 60 s are too short for a block; a verdict needs at least 7");
     /* four arms share the error probability: each needs more blocks */
     s = spec_of("tg64", 4);
     CHECK_OK(spec_resolve(&s, &why));
@@ -76,8 +78,39 @@ static void test_unknown(void **state)
     assert_true(*f.unknown);
 }
 
+static int files_read;
+
+static enum err_code count_read(char sha256[HASH_HEX], struct db *d, const char *path, struct err *why)
+{
+    (void)d, (void)why;
+    files_read++;
+    snprintf(sha256, HASH_HEX, "hash of %s", path);
+    return ERR_OK;
+}
+
+/* A model file is hashed once, however many arms run it. */
+static void test_one_hash_for_one_file(void **state)
+{
+    (void)state;
+    struct err why;
+    struct experiment_spec s = spec_of("tg64", 3);
+    struct arm_identities k = { .read = count_read };
+    struct db *d;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    CHECK_OK(config_parse(&s.config[2], "model=/nowhere/other.gguf", &why));
+    files_read = 0;
+    CHECK_STR(forecast_identity(&k, &s, 0, d), "hash of /nowhere/m.gguf");
+    CHECK_STR(forecast_identity(&k, &s, 1, d), "hash of /nowhere/m.gguf");
+    CHECK_EQ(files_read, 1);
+    CHECK_STR(forecast_identity(&k, &s, 2, d), "hash of /nowhere/other.gguf");
+    CHECK_STR(forecast_identity(&k, &s, 0, d), "hash of /nowhere/m.gguf");
+    CHECK_EQ(files_read, 2);
+    db_close(d);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_unknown) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_hash_for_one_file),
+                                        cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_unknown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,13 @@ static void machine_and_history(void **state)
     expect_one(&w, "1.00G of memory available", "kv=q8_0");
     machine_without_troubles(&w);
     w.machine.cgroup_cpus = 1.5;
-    expect_one(&w, "1.5 CPUs on 8 cores", "threads=1");
+    expect_one(&w, "a CPU quota of the control group (cgroup) allows 1.5 CPUs on 8 cores", "threads=1");
+    w.machine.usable_cores = 4; /* both limits: the quota gives fewer threads */
+    w.machine.usable_threads = 1;
+    expect_one(&w, "a CPU quota of the control group (cgroup) allows 1.5 CPUs on 8 cores", "threads=1");
+    w.machine.cgroup_cpus = 6;
+    w.machine.usable_threads = 4;
+    expect_one(&w, "an affinity mask or cpuset allows 4 of 8 cores", "threads=4");
     machine_without_troubles(&w);
     w.machine.gpus = 1;
     snprintf(w.machine.gpu[0].source, sizeof w.machine.gpu[0].source, "kernel");

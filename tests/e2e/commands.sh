@@ -213,6 +213,14 @@ expect 0 bench -n 4 -p 0 -r 1 -C default -o json && json 'd["rows"][0]["config"]
 expect 0 bench -n 4 -p 0 -r 1 -C applied -C "@$conf" -o json && json '[r["config"] for r in d["rows"]] == ["q8_0,threads=1"] * len(d["rows"])'
 expect 0 apply nf4 --dry-run -o json && json 'd["llama_cpp"] is None and "nf4" in d["llama_cpp_note"]'
 expect 0 apply -o json && json 'd["config"] == "q8_0,threads=1" and d["because"] == "chosen by hand"'
+cp "$T/q8.gguf" "$T/my model.gguf"
+expect 0 apply threads=1 -m "$T/my model.gguf" -o json
+sed -i '1a # load: other programs used 65 % of the processors' "$XDG_CONFIG_HOME/qdyno/my model.conf"
+expect 0 bench -n 4 -p 0 -r 1 -m "$T/my model.gguf" -o json &&
+  says err "on a quiet one: qdyno ab -m '.*/my model.gguf' default threads=1 -w tg64 --estimand quiet --wait-quiet 1h"
+expect 0 apply -m "$T/my model.gguf" && says out "To check that: qdyno ab -m '.*/my model.gguf' default threads=1 -w tg64"
+printf '%4096s' 'no database' >"$T/unreadable.db" # the config is complete without the results of earlier searches
+expect 0 apply q8_0,threads=2 --db "$T/unreadable.db" -o json && says err 'its results cannot be read' && json 'd["config"] == "q8_0,threads=2" and d["because"] == "chosen by hand"'
 expect 0 apply --remove && [ ! -e "$conf" ] || fail "--remove left the file"
 expect 4 bench -n 4 -p 0 -r 1 -C applied && says err 'no config is applied'
 mkdir "$T/one" "$T/two" && cp "$T/q8.gguf" "$T/one/same.gguf" && cp "$T/random.gguf" "$T/two/same.gguf" # two models of one name

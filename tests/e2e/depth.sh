@@ -21,4 +21,7 @@ done
 "$QDYNO" ab default kv=q4_0 -w tg4@d600 --quality --quality-chunks 2 --budget 3s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
 [ $? -le 3 ] || fail "ab --quality at a depth"
 says err "quality is measured in windows of 512 tokens and not at the workload's 604: the text has .* tokens, and the model was trained with 512"
+"$QDYNO" tune -w tg4@d300 --space 'recipe=file|q4_0' --quality-ctx 64 --budget 6s --search-only --dry-run >"$T/out" 2>"$T/err" </dev/null
+[ $? -le 3 ] || fail "tune --quality-ctx"
+says out "quality is measured in windows of 64 tokens and not at the workload's 304 \(--quality-ctx N sets another length\)"
 finish

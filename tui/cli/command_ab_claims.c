@@ -7,12 +7,6 @@
 #include <unistd.h>
 
 #include "advisor/experiment/experiment.h"
-#include "engine/chat/chat.h"
-#include "engine/gguf/gguf.h"
-#include "engine/import/import.h"
-#include "engine/plan/plan.h"
-#include "engine/text/text.h"
-#include "kernels/kernels.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/gates.h"
 
@@ -41,59 +35,15 @@ static enum err_code quality_set_file(struct experiment_spec *s, const struct cl
     return rc;
 }
 
-/* Tokens of the text that quality is measured on, and the context that the model was trained with. */
-static enum err_code text_and_context(int64_t *tokens, int64_t *trained, const struct experiment_spec *s,
-                                      struct err *why)
-{
-    enum { TEXT_MOST = 64 << 20 };
-    struct gguf *g = NULL;
-    struct tokenizer *t = NULL;
-    struct memory_estimate about;
-    struct token_list ids = { 0 };
-    char *text = NULL;
-    size_t n = 0;
-    enum err_code rc = model_file_open(&g, reference_model(s), why);
-    if (!rc) rc = memory_estimate_read(&about, g, 0, format_find("f16"), format_find("f16"), why);
-    if (!rc) rc = tokenizer_open(&t, g, why);
-    if (!rc) rc = file_read(&text, &n, s->quality_file, TEXT_MOST, why);
-    if (!rc) rc = text_encode(g, t, text, n, &ids, why);
-    *tokens = ids.n;
-    *trained = rc ? 0 : about.ctx_train;
-    token_list_free(&ids);
-    free(text);
-    tokenizer_close(t);
-    gguf_close(g);
-    return rc;
-}
-
-/* Quality at the length that the workload has, so that a question at 8k context is answered at 8k: a coarse
- * KV cache loses more the longer it is. Fewer windows keep the cost at that of the default. */
 static void quality_follow_workload(struct experiment_spec *s, const struct cli_global *g, bool own_chunks)
 {
-    enum { WINDOW = 512, WINDOWS_LEAST = 4 };
-    int64_t tokens, trained;
-    struct err ignored;
-    const int wanted = workload_ctx(&s->workload);
-    if (!*s->quality_file || s->workload.train || *s->workload.eval_file || workload_is_load(&s->workload) ||
-        wanted <= WINDOW || text_and_context(&tokens, &trained, s, &ignored))
-        return; /* where the model or the text cannot be read, measuring says why */
-    const int ctx = (int)MIN(wanted, MIN(tokens, trained));
-    if (ctx <= WINDOW) {
-        cli_note(
-            g,
-            "quality is measured in windows of %d tokens and not at the workload's %d: the text has %lld "
-            "tokens, and the model was trained with %lld",
-            WINDOW, wanted, (long long)tokens, (long long)trained);
-        return;
-    }
-    s->quality_ctx = ctx;
-    if (!own_chunks) s->quality_chunks = MAX(WINDOWS_LEAST, QUALITY_CHUNKS * WINDOW / ctx);
-    cli_note(g, "quality is measured in %d windows of %d tokens, %s%s (--quality-ctx N sets another length)",
-             s->quality_chunks, ctx,
-             ctx == wanted ? "as long as the workload" : "not at the workload's length: ",
-             ctx == wanted   ? ""
-             : ctx == tokens ? "the text has no more"
-                             : "the model was trained with no more");
+    struct quality_context c;
+    char text[QUALITY_CONTEXT_TEXT];
+    experiment_quality_follow(&c, s, own_chunks);
+    if (*quality_context_text(text, &c)) cli_note(g, "%s", text);
+    if (c.ctx > QUALITY_CTX)
+        cli_note(g, "quality is measured in %d windows of %d tokens%s (--quality-ctx N sets another length)",
+                 s->quality_chunks, c.ctx, c.ctx == c.wanted ? ", as long as the workload" : "");
 }
 
 enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global *g, const struct cli_args *a,

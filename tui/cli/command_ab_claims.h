@@ -7,8 +7,6 @@
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/lib.h"
 
-enum { QUALITY_CHUNKS = 64 }; /* default number of windows */
-
 /* Rows of FLAGS_AB. */
 /* clang-format off */
 #define AB_CLAIM_FLAGS                                                                                       \

@@ -122,7 +122,10 @@ static void note_matrix(struct table *t, const struct rule_case *c, int64_t have
                str_from_bytes(have, all, sizeof all), goal_name(c->goal));
     table_note(t, "    strategy: %s", s->advice);
     table_note(t, "    reason: %s", s->reason);
-    table_note(t, "    to verify: qdyno ab -m %s %s -w tg64", c->model, s->arms);
+    struct str model = { 0 };
+    word_append(&model, c->model);
+    table_note(t, "    to verify: qdyno ab -m %s %s -w tg64", str_text(&model), s->arms);
+    str_free(&model);
     table_note(
         t,
         "KLD is what earlier runs measured of this model on its text; --goal and --limit choose another row");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
 #include "engine/import/import.h"
 #include "tui/cli/documents.h"
 
@@ -203,9 +204,14 @@ static void note_basis(struct table *t, const struct ways *w, int ranks, const c
     const struct way *first = w->way + 1; /* that is possible */
     while (first < w->way + w->n && first->why.code) first++;
     if (!*hosts) table_note(t, "all processes on this machine share its cores and memory");
-    if (first < w->way + w->n)
+    if (first < w->way + w->n) {
+        struct str model = { 0 };
+        word_append(&model, w->x->model);
         table_note(t, "to check a prediction: qdyno ab -m %s parallel=off parallel=%s%s%s -w tg64",
-                   w->x->model, config_text(&first->config, KNOB_PARALLEL), *hosts ? ",hosts=" : "", hosts);
+                   str_text(&model), config_text(&first->config, KNOB_PARALLEL), *hosts ? ",hosts=" : "",
+                   hosts);
+        str_free(&model);
+    }
 }
 
 int advise_ranks_show(const struct cli_global *g, const struct cli_args *a, const struct advise_ranks *given)

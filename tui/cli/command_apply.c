@@ -107,16 +107,20 @@ static enum err_code applying_from_run(struct applying *x, const struct cli_glob
 }
 
 /* A config given by hand that the newest search of the model compared is kept with what that search recorded.
- */
-static enum err_code applying_from_search(struct applying *x, const struct cli_global *g, struct err *why)
+ * The config itself is complete, so that results which cannot be read only leave the reason out. */
+static void applying_from_search(struct applying *x, const struct cli_global *g)
 {
     struct db *d = NULL;
     struct machine m;
     struct evidence e = { 0 };
+    struct err why;
     char line[CONFIG_LINE];
-    enum err_code rc = machine_detect(&m, "", why);
-    if (!rc) rc = db_open(&d, g->db_path, why);
-    if (!rc) rc = evidence_load(&e, d, x->model, m.id, why);
+    enum err_code rc = machine_detect(&m, "", &why);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = evidence_load(&e, d, x->model, m.id, &why);
+    if (rc)
+        cli_note(g, "whether a search found this config is unknown, because its results cannot be read: %s",
+                 why.message);
     config_line(&x->config, line, sizeof line);
     const bool won = !rc && e.found.better && !strcmp(e.found.line, line);
     if (won || (!rc && !strcmp(e.found.candidate, line))) {
@@ -126,7 +130,6 @@ static enum err_code applying_from_search(struct applying *x, const struct cli_g
     }
     evidence_free(&e);
     db_close(d);
-    return rc;
 }
 
 /* Where it was written, and how to take that back. */
@@ -137,7 +140,10 @@ static void note_change(struct table *t, const struct cli_args *a, const char *m
     if (k)
         table_note(t, "%s %s: `qdyno run`, `bench` and the dashboard use this config for the model",
                    undone ? "restored" : "saved in", k->path);
-    table_note(t, "to undo: qdyno apply --undo -m '%s'", model);
+    struct str word = { 0 };
+    word_append(&word, model);
+    table_note(t, "to undo: qdyno apply --undo -m %s", str_text(&word));
+    str_free(&word);
 }
 
 /* --for: for people and scripts the text as it is, so that it can be written to a file. */
@@ -199,11 +205,15 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
         json_put_str(row, "model_sha256", *k->model_sha256 ? k->model_sha256 : NULL);
         json_put_str(row, "path", *k->path ? k->path : NULL);
         json_put_str(row, "load", *k->load ? k->load : NULL);
-        if (*k->load)
-            table_note(&t,
-                       "it was found on a busy machine (%s), so it may not hold on a quiet one: `qdyno tune "
-                       "--wait-quiet 1h` checks that",
-                       k->load);
+        if (*k->load) {
+            struct str check = { 0 };
+            advice_confirm_command(&check, model, "default", k->line, CONFIRM_WORKLOAD);
+            table_note(
+                &t,
+                "it was found on a busy machine (%s), so it may not hold on a quiet one. To check that: %s",
+                k->load, str_text(&check));
+            str_free(&check);
+        }
         const bool known = !apply_llama_cpp(&line, &note, model, &k->config, &why);
         json_put_str(row, "llama_cpp", known ? str_text(&line) : NULL);
         json_put_str(row, "llama_cpp_note", known ? (note.len ? str_text(&note) : NULL) : why.message);
@@ -266,7 +276,7 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
     else if (!rc)
         rc = cli_model(&x.model, a, &why);
     if (!rc && a->n) rc = cli_config(&x.config, a, a->arg[0], &why);
-    if (!rc && a->n) rc = applying_from_search(&x, g, &why);
+    if (!rc && a->n) applying_from_search(&x, g);
     if (!rc) {
         if (args_has(a, "--remove")) {
             rc = apply_remove(x.model, &found, &why);

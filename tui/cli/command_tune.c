@@ -40,6 +40,8 @@ const struct cli_flag FLAGS_TUNE[] = {
     { .name = "--probe", .help = "measure the machine's limits again" },
     { .name = "-f", .alias = "--file", .value = "TEXT",
       .help = "text for the quality check; default: the model's text (`eval --set-text`)" },
+    { .name = "--quality-ctx", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
+      .help = "tokens per window of that text; default: as the workload (depth, prompt and answer), at least 256" },
     { .name = "--max-ppl", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "largest increase of perplexity of a winner; default 2%" },
     { .name = "--search-only", .help = "end after the search: no confirmation, no file" },
@@ -209,6 +211,7 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     o->budget_s = args_num(a, "--budget", resumes ? old->budget_s : 600);
     o->space = args_text(a, "--space", old->space);
     o->text_file = args_text(a, "-f", old->text_file);
+    o->quality_ctx = (int)args_int(a, "--quality-ctx", old->quality_ctx); /* 0: as the workload */
     o->task_file = args_text(a, "--task", old->task_file);
     o->seed = resumes && t->g->seed == 1 ? old->seed : t->g->seed; /* 1: the default */
     t->goal = resumes ? old->goal : GOAL_BALANCED;
@@ -219,7 +222,7 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     if (resumes && !args_has(a, "-w"))
         o->workload = old->workload;
     else
-        rc = workload_parse(&o->workload, args_text(a, "-w", "tg64"), why);
+        rc = workload_parse(&o->workload, args_text(a, "-w", CONFIRM_WORKLOAD), why);
     if (resumes && !limits) {
         o->limits = old->limits;
         return rc;
@@ -425,10 +428,14 @@ static void close_tune(struct table *out, const struct tuner *t)
                       "conditions: %d of %d block%s disturbed; other programs used %.0f %% of the CPU time",
                       r->load.blocks - r->load.undisturbed, r->load.blocks, str_plural(r->load.blocks),
                       100 * r->load.others_busy);
-    if (t->written)
+    if (t->written) {
+        struct str model = { 0 };
+        word_append(&model, t->model);
         table_closing(
-            out, "saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m '%s'",
-            t->model);
+            out, "saved: `qdyno run`, `bench` and the dashboard use it. To undo: qdyno apply --undo -m %s",
+            str_text(&model));
+        str_free(&model);
+    }
     const bool foreign = tune_is_foreign(
         &t->current, args_text(t->a, "--space", NULL)); /* such a search cannot be continued */
     if (r->stopped && !foreign)
@@ -446,7 +453,7 @@ static void close_tune(struct table *out, const struct tuner *t)
 static int tuner_print(struct tuner *t)
 {
     struct table out;
-    char machine[128], sentence[TUNE_SENTENCE];
+    char machine[128], sentence[TUNE_SENTENCE], context[QUALITY_CONTEXT_TEXT];
     const struct tune_result *r = &t->result;
     const struct tune_end end = { r, tune_sentence(sentence, sizeof sentence, r),
                                   t->written ? t->kept.path : NULL, t->decision.reason,
@@ -471,6 +478,8 @@ static int tuner_print(struct tuner *t)
     json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
     if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
+    if (r->judged && *quality_context_text(context, &r->quality))
+        table_note(&out, "%s (--quality-ctx N sets another length)", context);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);

@@ -214,13 +214,15 @@ static enum err_code start_quality_text(struct experiment_spec *spec, const char
 static enum err_code start_options(struct experiment_spec *spec, const struct background *b,
                                    const struct job *j, struct err *why)
 {
-    enum { CHUNKS = 64 }; /* as `ab --quality` */
     double seconds;
+    struct quality_context ignored; /* the result shows the length of its windows */
     const double margin = ratio_parse(j->text[START_MARGIN]);
     if (margin > 0) spec->margin = margin;
     if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
-    spec->quality_chunks = CHUNKS;
-    return start_quality_text(spec, b->db_path, j->text[START_QUALITY], why);
+    spec->quality_chunks = QUALITY_CHUNKS;
+    const enum err_code rc = start_quality_text(spec, b->db_path, j->text[START_QUALITY], why);
+    if (!rc) experiment_quality_follow(&ignored, spec, false);
+    return rc;
 }
 
 static enum err_code start_spec(struct experiment_spec *spec, const struct background *b, const struct job *j,

@@ -8,30 +8,12 @@
 #include "advisor/experiment/experiment.h"
 #include "telemetry/http/http.h"
 
-/* Append `text` as one shell word, quoted if necessary. */
-static void shell_word(struct str *out, const char *text)
-{
-    if (*text &&
-        !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,=:@+")]) {
-        str_append(out, text);
-        return;
-    }
-    str_append(out, "'");
-    for (; *text; text++) {
-        if (*text == '\'')
-            str_append(out, "'\\''");
-        else
-            str_append_n(out, text, 1);
-    }
-    str_append(out, "'");
-}
-
 /* Append `before` (a flag), then the path as a shell word, with ~ expanded. */
 static void path_word(struct str *out, const char *before, const char *path)
 {
     char whole[4096];
     str_append(out, before);
-    shell_word(out, form_path(path, whole, sizeof whole));
+    word_append(out, form_path(path, whole, sizeof whole));
 }
 
 /* Flags for the fields of the A/B form that differ from their defaults. */
@@ -52,7 +34,7 @@ static void append_other_workloads(struct str *out, const struct experiment_spec
     char workload[600];
     if (!spec->by_arm) return;
     str_append(out, " -w ");
-    shell_word(out, workload_line(experiment_workload(spec, 1), workload, sizeof workload));
+    word_append(out, workload_line(experiment_workload(spec, 1), workload, sizeof workload));
     if (spec->as_systems) str_append(out, " --as-systems");
 }
 
@@ -77,18 +59,18 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
     str_append(out, "qdyno ab");
     if (model[0]) {
         str_append(out, " -m ");
-        shell_word(out, model);
+        word_append(out, model);
     }
     str_append(out, " ");
-    shell_word(out, a);
+    word_append(out, a);
     str_append(out, " ");
-    shell_word(out, b);
+    word_append(out, b);
     if (u->form.kind == FORM_AB && u->form.field[AB_MORE].text[0]) {
         str_append(out, " ");
-        shell_word(out, u->form.field[AB_MORE].text);
+        word_append(out, u->form.field[AB_MORE].text);
     }
     str_append(out, " -w ");
-    shell_word(out, workload);
+    word_append(out, workload);
     if (u->form.kind == FORM_AB)
         ab_options(out, &u->form);
     else if (s->experiment_known)
@@ -102,12 +84,12 @@ static void append_command_push(struct str *out, const struct ui *u, const struc
     str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
     const char *url = u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url;
     char shown[HTTP_SHOWN_MAX];
-    shell_word(out, url[0] ? http_url_shown(url, HTTP_SHOW_PATH, shown) : "URL");
+    word_append(out, url[0] ? http_url_shown(url, HTTP_SHOW_PATH, shown) : "URL");
 }
 
 static void model_word(struct str *out, const struct snapshot *s)
 {
-    shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
+    word_append(out, s->model_path[0] ? s->model_path : "MODEL");
 }
 
 /* Measures the file quantized last against its source; else the selected config again; with no row yet, an
@@ -130,14 +112,14 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
             return;
         }
         str_append(out, " -C ");
-        shell_word(out, s->written_recipe);
+        word_append(out, s->written_recipe);
         str_append(out, " --ref default");
         return;
     }
     str_append(out, " -C ");
-    shell_word(out, q ? q->config : proposed_method(s));
+    word_append(out, q ? q->config : proposed_method(s));
     str_append(out, " --ref ");
-    shell_word(out, q ? q->reference : "default");
+    word_append(out, q ? q->reference : "default");
 }
 
 static void append_command_load(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -150,7 +132,7 @@ static void append_command_load(struct str *out, const struct ui *u, const struc
     str_append(out, "qdyno bench -m ");
     model_word(out, s);
     str_append(out, " -w ");
-    shell_word(out, i >= 0 ? s->load.line[i].workload : "pp128+tg64@b8");
+    word_append(out, i >= 0 ? s->load.line[i].workload : "pp128+tg64@b8");
 }
 
 static void append_command_quantize(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -162,7 +144,7 @@ static void append_command_quantize(struct str *out, const struct ui *u, const s
     model_word(out, s);
     path_word(out, " ", typed ? f->field[2].text : "OUT");
     str_append(out, " -R ");
-    shell_word(out, recipe);
+    word_append(out, recipe);
     if (*calib) path_word(out, " --calib ", calib);
 }
 
@@ -181,7 +163,7 @@ static void append_command_history(struct str *out, const struct ui *u)
     str_append(out, "qdyno history");
     if (!u->filter[0]) return;
     str_append(out, " --filter ");
-    shell_word(out, u->filter);
+    word_append(out, u->filter);
 }
 
 /* The run of the open form, else the selected one: the selection may change while a form is open. */
@@ -201,11 +183,11 @@ static void append_command_setting(struct str *out, const struct ui *u, const st
     model_word(out, s);
     if (compares) {
         str_append(out, " ");
-        shell_word(out, s->applied[0] ? s->applied : "default");
+        word_append(out, s->applied[0] ? s->applied : "default");
     }
     str_append(out, " ");
     if (compares || strcmp(line, "default"))
-        shell_word(out, line);
+        word_append(out, line);
     else
         str_append(out, "--remove"); /* every setting is at its default */
 }
@@ -219,9 +201,9 @@ static void append_command_apply(struct str *out, const struct ui *u, const stru
     }
     if (u->view == VIEW_TUNE) {
         str_append(out, "qdyno apply -m ");
-        shell_word(out, s->tune.model[0] ? s->tune.model : "MODEL");
+        word_append(out, s->tune.model[0] ? s->tune.model : "MODEL");
         str_append(out, " ");
-        shell_word(out, s->tune.candidate[0] ? s->tune.candidate : "CONFIG");
+        word_append(out, s->tune.candidate[0] ? s->tune.candidate : "CONFIG");
         return;
     }
     if (!a) {
@@ -231,7 +213,7 @@ static void append_command_apply(struct str *out, const struct ui *u, const stru
     str_append(out, "qdyno apply -m ");
     model_word(out, s);
     str_append(out, " ");
-    shell_word(out, a->line);
+    word_append(out, a->line);
 }
 
 static void append_command_open(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -265,10 +247,10 @@ static void append_command_write(struct str *out, const struct ui *u, const stru
         model_word(out, s);
         if (*line && strcmp(line, "default")) {
             str_append(out, " -C ");
-            shell_word(out, line);
+            word_append(out, line);
         }
         str_append(out, " -p ");
-        shell_word(out, prompt);
+        word_append(out, prompt);
     }
 }
 
@@ -282,7 +264,7 @@ static void append_command_tune(struct str *out, const struct ui *u, const struc
     str_printf(out, " --goal %s --budget %s", f->field[0].text, f->field[1].text);
     if (f->field[2].text[0]) {
         str_append(out, " --limit ");
-        shell_word(out, f->field[2].text);
+        word_append(out, f->field[2].text);
     }
 }
 
@@ -301,7 +283,7 @@ static void append_command_undo(struct str *out, const struct ui *u, const struc
 {
     const bool tuned = u->view == VIEW_TUNE && s->tune.model[0];
     str_append(out, "qdyno apply --undo -m ");
-    shell_word(out, tuned ? s->tune.model : s->model_path[0] ? s->model_path : "MODEL");
+    word_append(out, tuned ? s->tune.model : s->model_path[0] ? s->model_path : "MODEL");
 }
 
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size)
@@ -359,7 +341,7 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         break;
     case DO_BASELINE:
         str_append(&out, "qdyno baseline set ");
-        shell_word(&out, u->form.kind == FORM_BASELINE ? u->form.field[0].text : "NAME");
+        word_append(&out, u->form.kind == FORM_BASELINE ? u->form.field[0].text : "NAME");
         str_printf(&out, " %lld", result_run_id(u, s));
         break;
     case DO_TUNE: append_command_tune(&out, u, s); break;

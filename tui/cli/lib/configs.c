@@ -75,16 +75,22 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
     if (args_has(a, "-C") || a->knob_count) return ERR_OK;
     enum err_code rc = cli_model(&path, a, why);
     if (!rc) rc = apply_read(&kept, path, &found, why);
-    free(path);
-    if (rc || !found) return rc;
+    if (rc || !found) {
+        free(path);
+        return rc;
+    }
     *c = kept.config;
     const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
     cli_note(g, "using config %s, as applied in %s%s; -C default ignores it", kept.line, kept.path,
              elsewhere ? " (on another machine)" : "");
-    if (*kept.load)
-        cli_note(g,
-                 "%s was found on a busy machine (%s): `qdyno tune --wait-quiet 1h` checks it on a quiet one",
-                 kept.line, kept.load);
+    if (*kept.load) {
+        struct str command = { 0 };
+        advice_confirm_command(&command, path, "default", kept.line, CONFIRM_WORKLOAD);
+        cli_note(g, "%s was found on a busy machine (%s). To check it on a quiet one: %s", kept.line,
+                 kept.load, str_text(&command));
+        str_free(&command);
+    }
+    free(path);
     return ERR_OK;
 }
 
@@ -169,11 +175,14 @@ enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args
 void cli_note_text(struct table *t, const char *model, const char *text_sha256)
 {
     if (!quality_text_is_bundled(text_sha256) || model_is_bundled(model)) return;
+    struct str word = { 0 };
+    word_append(&word, model);
     table_note(
         t,
         "quality: measured on the bundled stories, which are simple English for children; to measure this "
         "model on a text of yours: qdyno eval -m %s -f TEXT --set-text",
-        model);
+        str_text(&word));
+    str_free(&word);
 }
 
 enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why)
