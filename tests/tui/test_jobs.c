@@ -144,9 +144,36 @@ static void runs_of_an_older_filter_are_dropped(void **state)
     background_close(b);
 }
 
+/* A check whose texts were replaced meanwhile publishes nothing; that of the newest texts does. */
+static void a_newer_check_supersedes_an_older_one(void **state)
+{
+    struct err why;
+    struct background *b;
+    static struct snapshot s;
+    struct job old = { .run = job_check_form, .id = 11, .other_id = FORM_MODEL };
+    struct job newer = old;
+    (void)state;
+    CHECK_OK(background_open(&b, ":memory:", &why));
+    job_put_text(&old, 0, "/nowhere/old.gguf");
+    job_put_text(&newer, 0, "/nowhere/new.gguf");
+    newer.id = 12;
+    background_want_check(b, 11);
+    job_check_form(b, &old);
+    background_copy(b, &s);
+    CHECK_EQ(s.checked.of, 11);
+    background_want_check(b, 12);
+    job_check_form(b, &newer);
+    job_check_form(b, &old); /* it ends after the newer one */
+    background_copy(b, &s);
+    CHECK_EQ(s.checked.of, 12);
+    CHECK_CONTAINS(s.checked.refusal[0], "new.gguf");
+    background_close(b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(in_order), cmocka_unit_test(log_keeps_the_newest),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_newer_check_supersedes_an_older_one),
+                                        cmocka_unit_test(in_order), cmocka_unit_test(log_keeps_the_newest),
                                         cmocka_unit_test(alerts_are_logged_once),
                                         cmocka_unit_test(runs_of_an_older_filter_are_dropped) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,13 @@ bool background_cancel_command(struct background *b)
     return pid != 0;
 }
 
+void background_want_check(struct background *b, uint64_t hash)
+{
+    pthread_mutex_lock(&b->lock);
+    b->check_wanted = hash;
+    pthread_mutex_unlock(&b->lock);
+}
+
 int64_t background_want_folder(struct background *b)
 {
     pthread_mutex_lock(&b->lock);

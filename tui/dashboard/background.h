@@ -27,6 +27,7 @@ struct background {
     char message[256];               /* for the status line, for background_take_message() */
     bool message_is_error;
     int64_t folder_wanted;   /* number of the newest request for a folder */
+    uint64_t check_wanted;   /* form_hash() of the newest check; set by background_want_check() */
     char history_filter[64]; /* set by background_filter_history() */
     int command_pid;         /* process of the running command, 0: none */
     /* only used by jobs of QUEUE_DATABASE */
@@ -74,6 +75,10 @@ bool background_cancel_command(struct background *b);
 /* A new number for a folder request; it cancels the requests before. */
 int64_t background_want_folder(struct background *b);
 
+/* From now on the texts with this form_hash() are to be checked: a check of others publishes nothing any
+ * more. */
+void background_want_check(struct background *b, uint64_t hash);
+
 /* The filter with which jobs read the history from now on, "" for none; each job drops the runs that it was
  * reading with another one. */
 void background_filter_history(struct background *b, const char *filter);
@@ -113,7 +118,8 @@ void job_change_server(struct background *b, const struct job *j); /* 0 config l
 /* 0 command line without "qdyno"; 1 the file it writes, "" none; id 1: open its output when it ends */
 void job_run_command(struct background *b, const struct job *j);
 void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
-/* 0 to FORM_FIELDS - 1: the fields; FORM_CHECK_MODEL: the model; id: form_hash(); other_id: enum form_kind */
+/* 0 to FORM_FIELDS - 1: the fields; FORM_CHECK_MODEL: the model; id: form_hash(), which
+ * background_want_check() was given; other_id: enum form_kind */
 enum { FORM_CHECK_RUN = 1, FORM_CHECK_MODEL = FORM_FIELDS }; /* RUN: of FORM_RESUME, which has one field */
 void job_check_form(struct background *b, const struct job *j);
 void job_estimate_lines(struct background *b,

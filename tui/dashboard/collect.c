@@ -235,6 +235,7 @@ static void request_check(struct dashboard *d)
     const uint64_t want = form_hash(f, d->s->model_path);
     struct job j = { .run = job_check_form, .id = (int64_t)want, .other_id = f->kind };
     if (d->lookups.checked == want || d->s->checked.of == want) return;
+    background_want_check(d->background, want); /* a check of earlier texts that runs now ends early */
     for (int i = 0; i < FORMS[f->kind].fields; i++) job_put_text(&j, i, f->field[i].text);
     job_put_text(&j, FORM_CHECK_MODEL, d->s->model_path);
     if (f->kind == FORM_RESUME)

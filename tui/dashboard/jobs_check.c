@@ -17,6 +17,15 @@ static void refuse(struct form_checked *out, int field, enum err_code rc, const 
              why->message);
 }
 
+/* Whether the form still has the texts of this job. */
+static bool is_wanted(struct background *b, const struct job *j)
+{
+    pthread_mutex_lock(&b->lock);
+    const bool wanted = b->check_wanted == (uint64_t)j->id;
+    pthread_mutex_unlock(&b->lock);
+    return wanted;
+}
+
 /* What the budget gives: after the checks, because it may have to hash a model. */
 static void forecast(struct background *b, const struct job *j, struct experiment_spec *s)
 {
@@ -40,8 +49,10 @@ static void forecast(struct background *b, const struct job *j, struct experimen
     correction_free(correction);
     db_close(d);
     pthread_mutex_lock(&b->lock);
-    b->known.forecast = f;
-    b->known.forecast_of = (uint64_t)j->id;
+    if (b->check_wanted == (uint64_t)j->id) {
+        b->known.forecast = f;
+        b->known.forecast_of = (uint64_t)j->id;
+    }
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -63,8 +74,7 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
     s->margin = 0.01;
     const char *quality = j->text[AB_QUALITY];
     if (!form_says_no(quality)) {
-        enum { CHUNKS = 64 }; /* as `ab --quality` */
-        s->quality_chunks = CHUNKS;
+        s->quality_chunks = QUALITY_CHUNKS;
         str_put(s->quality_file, sizeof s->quality_file,
                 strcmp(quality, "yes") ? quality : "the model's text");
     }
@@ -133,7 +143,7 @@ void job_check_form(struct background *b, const struct job *j)
     const char *model = j->text[FORM_CHECK_MODEL];
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     bool forecasts = false;
-    if (!out || !spec) {
+    if (!out || !spec || !is_wanted(b, j)) {
         free(out);
         free(spec);
         return;
@@ -151,9 +161,10 @@ void job_check_form(struct background *b, const struct job *j)
     default: break;
     }
     pthread_mutex_lock(&b->lock);
-    b->known.checked = *out;
+    const bool wanted = b->check_wanted == out->of;
+    if (wanted) b->known.checked = *out;
     pthread_mutex_unlock(&b->lock);
-    if (forecasts) forecast(b, j, spec);
+    if (wanted && forecasts) forecast(b, j, spec);
     free(spec);
     free(out);
 }
