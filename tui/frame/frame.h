@@ -182,21 +182,6 @@ struct recent_run {
     char text[480];
 };
 
-/* What each setting did to the decode rate of the model on screen, in its newest A/B that changed only this
- * one and reached a verdict. */
-struct setting_effect {
-    int64_t run; /* 0: none */
-    double ratio;
-    char value[64]; /* of the setting in arm B */
-};
-struct setting_effects {
-    struct setting_effect of[KNOB_COUNT];
-};
-/* Takes what a stored run of the model says about the settings that no newer one did: add the newest first.
- * Parses the run's specification, so a job does it, not a frame. */
-struct run_row;
-void setting_effects_add(struct setting_effects *e, const struct run_row *r);
-
 /* A job that runs, or that waits for the ones before it. */
 enum { QUEUED_JOBS = 12 };
 struct queued_job {

@@ -1,11 +1,12 @@
 /* tui/frame/stored_results.h - what the database holds about the model on screen, over all runs: shown by the
- * quality and load views. Part of frame.h.
+ * quality, load and settings views. Part of frame.h.
  *
  * Unknown values are NAN; an empty list comes with the reason as text. */
 #ifndef QDYNO_TUI_FRAME_STORED_RESULTS_H
 #define QDYNO_TUI_FRAME_STORED_RESULTS_H
 
 #include "advisor/stats/stats.h"
+#include "engine/config/config.h"
 #include "tui/widgets/widgets.h"
 
 enum {
@@ -73,5 +74,20 @@ void sensitivity_estimate(struct sensitivity *s);
 bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column);
 /* "ffn_down of layer 3". Returns buf. */
 const char *sensitivity_name(const struct sensitivity_map *m, int row, int column, char *buf, size_t size);
+
+/* What each setting did to the decode rate of the model on screen, in its newest A/B that changed only this
+ * one and reached a verdict. */
+struct setting_effect {
+    int64_t run; /* 0: none */
+    double ratio;
+    char value[64]; /* of the setting in arm B */
+};
+struct setting_effects {
+    struct setting_effect of[KNOB_COUNT];
+};
+/* Takes what a stored run of the model says about the settings that no newer one did: add the newest first.
+ * Parses the run's specification, so a job does it, not a frame. */
+struct run_row;
+void setting_effects_add(struct setting_effects *e, const struct run_row *r);
 
 #endif
