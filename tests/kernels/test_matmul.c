@@ -304,6 +304,33 @@ static void gated(void **state)
     }
 }
 
+/* The two matrices of a pair may have formats whose blocks differ in scales, offsets and minima. */
+static void gated_of_two_formats(void **state)
+{
+    (void)state;
+    const struct shape shapes_[] = { { 40, 130, 256 }, { 70, 35, 1024 } };
+    const enum format_id formats[] = { FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_Q5_1,   FORMAT_Q2_K,
+                                       FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_IQ4_NL, FORMAT_F16 };
+    const struct isa_level *levels[16];
+    const size_t count = levels_here(levels), pairs = COUNT_OF(formats) * COUNT_OF(formats);
+    struct rng r = { 10 };
+    for (size_t i = 0; i < COUNT_OF(shapes_) * pairs; i++) {
+        const struct shape *s = &shapes_[i / pairs];
+        const struct format *first = &FORMATS[formats[i % COUNT_OF(formats)]],
+                            *second = &FORMATS[formats[i % pairs / COUNT_OF(formats)]];
+        struct fixture g, u;
+        fixture_make(&g, first, s, &r);
+        fixture_make(&u, second, s, &r);
+        for (size_t l = 0; l < count; l++) {
+            struct backend *b = backend_for(levels[l]->bits, PRECISION_AUTO, 2);
+            check_gated(b, levels[l]->name, &g, &u);
+            backend_close(b);
+        }
+        fixture_free(&g);
+        fixture_free(&u);
+    }
+}
+
 /* Products in one call give the same bits as separate calls, also with different formats and x, and with any
  * number of threads. */
 static void together(void **state)
@@ -440,9 +467,9 @@ static void extremes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(highest),    cmocka_unit_test(high),     cmocka_unit_test(medium),
-        cmocka_unit_test(far),        cmocka_unit_test(gated),    cmocka_unit_test(together),
-        cmocka_unit_test(eight_bits), cmocka_unit_test(extremes),
+        cmocka_unit_test(highest),  cmocka_unit_test(high),       cmocka_unit_test(medium),
+        cmocka_unit_test(far),      cmocka_unit_test(gated),      cmocka_unit_test(gated_of_two_formats),
+        cmocka_unit_test(together), cmocka_unit_test(eight_bits), cmocka_unit_test(extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

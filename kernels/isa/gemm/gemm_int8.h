@@ -88,19 +88,31 @@ struct q8_chunk {
 };
 typedef void q8_chunk_fn(const struct q8_chunk *p);
 
+static inline bool q8_kind_same(const struct q8_kind *a, const struct q8_kind *b)
+{
+    return a->sub == b->sub && a->bias == b->bias && a->has_min == b->has_min && a->wide == b->wide;
+}
+
+/* The groups of a panel may be of several kinds: a gated pair whose matrices have two formats shares one.
+ * Each run of groups of one kind is multiplied on its own. */
 static inline void q8_multiply(const struct gemm_step *p, q8_chunk_fn *chunk)
 {
-    const int blocks = p->k / Q8_BLOCK;
-    for (int b = 0; b < blocks; b += INT8_CHUNK_BLOCKS)
-        chunk(&(struct q8_chunk){ .w = (const struct q8_group *)p->panel + b,
-                                  .kind = &((const struct q8_group *)p->panel)->kind,
-                                  .x = (const struct q8_sliver *)p->sliver + b,
-                                  .blocks = MIN(blocks - b, (int)INT8_CHUNK_BLOCKS),
-                                  .step = blocks,
-                                  .rows = p->rows,
-                                  .tokens = p->tokens,
-                                  .c = p->c,
-                                  .add = b > 0 });
+    const int blocks = p->k / Q8_BLOCK, groups = (p->rows + TILE_ROWS - 1) / TILE_ROWS;
+    for (int first = 0, next; first < groups; first = next) {
+        const struct q8_group *w = (const struct q8_group *)p->panel + (int64_t)first * blocks;
+        for (next = first + 1; next < groups && q8_kind_same(&w->kind, &w[(next - first) * blocks].kind);)
+            next++;
+        for (int b = 0; b < blocks; b += INT8_CHUNK_BLOCKS)
+            chunk(&(struct q8_chunk){ .w = w + b,
+                                      .kind = &w->kind,
+                                      .x = (const struct q8_sliver *)p->sliver + b,
+                                      .blocks = MIN(blocks - b, (int)INT8_CHUNK_BLOCKS),
+                                      .step = blocks,
+                                      .rows = MIN(p->rows, next * TILE_ROWS) - first * TILE_ROWS,
+                                      .tokens = p->tokens,
+                                      .c = p->c + (int64_t)first * TILE_ROWS * SLIVER,
+                                      .add = b > 0 });
+    }
 }
 
 typedef void q8_unpack_fn(const struct unpacking *u);
