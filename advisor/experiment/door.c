@@ -8,8 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Whether more blocks may still decide something: the verdict or the gate. */
-static bool is_open(const struct run_row *row)
+bool experiment_is_open(const struct run_row *row)
 {
     json_t *o = NULL;
     const char *text = row->outcome_json ? row->outcome_json : "";
@@ -34,7 +33,7 @@ static enum err_code state_resume(struct experiment *x, const struct experiment_
     if (strcmp(row.kind, "ab"))
         rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,
                      row.kind);
-    else if (!is_open(&row))
+    else if (!experiment_is_open(&row))
         rc = err_set(why, ERR_USAGE, "run %lld is finished (%s): `qdyno replay %lld` measures it again",
                      (long long)run_id, *row.verdict ? row.verdict : "no verdict", (long long)run_id);
     else if (strcmp(row.machine, x->machine.id))

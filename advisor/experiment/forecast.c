@@ -76,8 +76,8 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
 }
 
 /* What every arm costs before the first block, and in one block. */
-static void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spec *s,
-                             struct arm_time t[EXPERIMENT_ARMS])
+void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spec *s,
+                      const struct arm_time t[EXPERIMENT_ARMS])
 {
     double starts = 0, cells = 0, warmup = 0, quality = 0, shortest = INFINITY;
     for (int i = 0; i < s->arms; i++) shortest = fmin(shortest, t[i].cell_s);

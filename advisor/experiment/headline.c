@@ -338,7 +338,7 @@ static void put_machine(struct str *s, const struct experiment_state *x)
     if (x->estimand == ESTIMAND_LOADED && x->disturbed) {
         str_append(s, " The machine was busy");
         if (isfinite(others)) str_printf(s, " (other programs used %.0f %% of its processors)", 100 * others);
-        str_append(s, "; this is the result beside that load.");
+        str_append(s, "; this is the result under that load.");
     } else if (left_out) {
         str_printf(s, " %d of %d blocks %s disturbed and %s not count.", left_out, x->blocks + left_out,
                    left_out == 1 ? "was" : "were", left_out == 1 ? "does" : "do");

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "advisor/experiment/experiment.h"
+#include "advisor/experiment/forecast.h"
 #include "advisor/run/run.h"
 
 enum { BLOCK_CELLS = 2 * EXPERIMENT_ARMS }; /* at most */
@@ -317,11 +317,6 @@ void experiment_look_for_load(struct experiment *x);
 
 /* ---------------------------------------------------------------- forecast.c */
 
-struct arm_time {
-    double start_s, settle_s,
-        cell_s; /* its process; the untimed work of a new one; one run of the workload */
-    double prefill_token_s, decode_token_s; /* NAN unknown */
-};
 /* Seconds that measuring the quality of b against a takes. NAN: unknown. */
 double forecast_quality_s(const struct experiment_spec *s, const struct arm_time *a,
                           const struct arm_time *b);

@@ -62,18 +62,19 @@ int tune_fewest_blocks(int arms)
     return MAX(stats_anytime_fewest(0.05 / (arms - 1)), BLOCKS_FOR_A_CLAIM);
 }
 
-void tune_explain_undecided(struct tune_result *r, int arms, double budget_s)
+void tune_explain_undecided(struct tune_result *r, int arms, double enough_s)
 {
     char rates[96] = "";
     const int needed = tune_fewest_blocks(arms);
     if (r->winner.rate > 0 && r->current.rate > 0)
         snprintf(rates, sizeof rates, " (%.3g tokens/s against %.3g)", r->winner.rate, r->current.rate);
+    r->enough_s = enough_s;
     snprintf(
         r->because, sizeof r->because,
         "%.200s is not proven better%s: the time for the A/B of %s allowed %d block%s, and a claim needs at least "
-        "%d; --budget %.0f should be enough at the speed of this machine now",
+        "%d; a budget of %.0f s should be enough at the speed of this machine now",
         r->winner.line, rates, arms > 2 ? "all three" : "both", r->blocks, str_plural(r->blocks), needed,
-        ceil((needed + TUNE_CONTROL) / fmax(r->blocks, 1) * budget_s));
+        enough_s);
 }
 
 void tune_decide(struct tuning *t, const struct experiment_state *s, int winner, int second)
@@ -83,7 +84,10 @@ void tune_decide(struct tuning *t, const struct experiment_state *s, int winner,
     confirm_read(t, s, winner, second);
     if (*r->because) return; /* the confirmation is invalid */
     if (isnan(r->gain.lower)) {
-        tune_explain_undecided(r, s->spec.arms, t->task.o->budget_s);
+        r->unfinished = true;
+        const int missing = tune_fewest_blocks(s->spec.arms) - r->blocks;
+        const double more_s = s->block_s > 0 ? missing * s->block_s : NAN;
+        tune_explain_undecided(r, s->spec.arms, tune_enough_s(t, s->spec.arms, more_s));
         return;
     }
     r->wins = r->gain.lower > 0;

@@ -284,7 +284,8 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
     if (s->verdict == VERDICT_INVALID)
         snprintf(r->because, sizeof r->because, "the comparison is invalid: %s", s->reason);
     else if (isnan(c->effect.lower))
-        tune_explain_undecided(r, 2, f->o->budget_s);
+        tune_explain_undecided(
+            r, 2, ceil((tune_fewest_blocks(2) + TUNE_CONTROL) / fmax(r->blocks, 1) * f->o->budget_s));
     else
         snprintf(r->because, sizeof r->because, "%s: %.200s is %s",
                  r->wins ? "measured better by a paired A/B" : "not proven better", r->winner.line,

@@ -150,15 +150,29 @@ bool tune_accuracy_missing(const struct tuning *t, int i);
  * asking the unchanged model. */
 enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why);
 
+/* ---------------------------------------------------------------- confirm_time.c */
+
+/* Expected seconds of a confirmation of so many arms that can reach a verdict: starting, warm-up, the blocks.
+ * NAN: nothing was timed yet. */
+double tune_confirm_s(const struct tuning *t, int arms, bool control);
+/* Seconds that the race leaves to the confirmation: as much as a verdict takes, but at least a third of the
+ * budget and at most 70 %. 0: there is none. */
+double tune_reserve_s(const struct tuning *t);
+/* A whole budget with which the search ends, if the confirmation takes so many seconds more. NAN: as many as
+ * a new one takes. */
+double tune_enough_s(const struct tuning *t, int arms, double more_s);
+/* The number of A/A blocks that a confirmation of so many arms has time for, as in struct experiment_spec. */
+int tune_control_blocks(const struct tuning *t, int arms);
+
 /* ---------------------------------------------------------------- decide.c */
 
 /* Blocks of a confirmation that compare the current configuration with itself, before the others. */
 enum { TUNE_CONTROL = 3 };
 /* The smallest number of blocks after which so many arms can have a verdict. */
 int tune_fewest_blocks(int arms);
-/* Set r->because of a candidate with too few blocks for a claim in a comparison of so many arms, within this
- * budget. */
-void tune_explain_undecided(struct tune_result *r, int arms, double budget_s);
+/* Set r->because and r->enough_s of a candidate with too few blocks for a claim in a comparison of so many
+ * arms. enough_s: the budget that should be enough. */
+void tune_explain_undecided(struct tune_result *r, int arms, double enough_s);
 /* Write what the confirmation of these candidates says into the result. Pure but for that. */
 void tune_decide(struct tuning *t, const struct experiment_state *s, int winner, int second);
 

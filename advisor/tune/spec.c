@@ -1,4 +1,5 @@
 /* advisor/tune/spec.c - the options of a search as JSON in its run's row, and back, to continue it. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,16 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     return rc || whole ? rc : err_set(why, ERR_FORMAT, "its model, budget, goal or seed is missing");
 }
 
+/* The budget that the outcome of a search names as enough; NAN: none. */
+static double outcome_enough_s(const char *outcome)
+{
+    json_t *o = NULL;
+    if (!outcome || json_parse(&o, outcome, strlen(outcome), NULL)) return NAN;
+    const double enough_s = json_get_num(o, "enough_s", NAN);
+    json_decref(o);
+    return enough_s;
+}
+
 enum err_code tune_stored_read(struct tune_stored *out, const char *db_path, int64_t run_id, struct err *why)
 {
     struct run_row row = { 0 };
@@ -126,6 +137,7 @@ enum err_code tune_stored_read(struct tune_stored *out, const char *db_path, int
         rc = row.spec_json ? json_parse(&o, row.spec_json, strlen(row.spec_json), why)
                            : err_set(why, ERR_FORMAT, "it has no options");
         if (!rc) rc = stored_from_json(out, o, why);
+        if (!rc) out->budget_s = fmax(out->budget_s, outcome_enough_s(row.outcome_json));
         if (rc && rc != ERR_NOMEM) rc = ERR_FORMAT;
         if (rc) err_prefix(why, "the options of run %lld", (long long)run_id);
     }

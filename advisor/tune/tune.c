@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/forecast.h"
 #include "advisor/tune/parts.h"
 #include "engine/import/import.h"
 
 enum { SEARCH_WINDOWS = 6, FINAL_WINDOWS = 24 };
-static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, kept for the confirmation: at least */
-static const double CONFIRM_MOST = 0.7;      /* at most; otherwise nothing is confirmed */
 /* The race ends when no measurement promises this much score: a third of a per cent of speed; a tenth when
  * nothing will be confirmed. */
 static const double IMPROVEMENT_MIN = 0.003, IMPROVEMENT_MIN_UNCONFIRMED = 0.001;
@@ -176,32 +175,6 @@ static int finalist_windows(const struct tuning *t)
     return fit >= most ? most : (int)fit;
 }
 
-/* Expected seconds of one block of the confirmation: two cells per arm, plus a new process where starting it
- * takes no longer than the cells. */
-static double confirm_block_s(const struct tuning *t, int arms)
-{
-    const double cells_s = 2 * fmax(t->costs.cell.seconds, CELL_LEAST_S);
-    return arms * (cells_s + (t->costs.start.seconds <= cells_s ? t->costs.start.seconds : 0));
-}
-
-/* Expected seconds of a confirmation that can reach a verdict, with control blocks and warm-up. */
-static double confirm_verdict_s(const struct tuning *t, int arms)
-{
-    const int blocks = TUNE_CONTROL + tune_fewest_blocks(arms);
-    return blocks * confirm_block_s(t, arms) +
-           (t->costs.start.seconds > 0 ? arms * t->costs.start.seconds : 0);
-}
-
-/* Seconds that the race leaves to the confirmation, without the runner-up if that takes too long: 0 when a
- * verdict would take more than CONFIRM_MOST of the budget. */
-static double confirm_reserve_s(const struct tuning *t)
-{
-    const double three = confirm_verdict_s(t, 3), two = confirm_verdict_s(t, 2);
-    const double whole = t->task.o->budget_s;
-    const double needed = three <= 0.5 * whole ? three : two;
-    return t->task.o->search_only || needed > CONFIRM_MOST * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
-}
-
 static void choice_explain(struct tuning *t, const struct tune_choice *c)
 {
     if (c->leads)
@@ -235,8 +208,8 @@ static enum err_code race_run(struct tuning *t, struct err *why)
         rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->known.list[0].error);
     if (!rc && quality_matters(t) && isnan(t->known.list[0].kld))
         rc = tune_measure_quality(t, 0, race_windows(t), why);
-    while (!rc) {
-        const double later_s = confirm_reserve_s(t), all_left_s = t->task.o->budget_s - tune_spent(t);
+    while (!rc && !t->record.confirm_run) { /* a confirmation that was begun is continued */
+        const double later_s = tune_reserve_s(t), all_left_s = t->task.o->budget_s - tune_spent(t);
         const struct tune_bounds bounds = { .least = later_s > 0 ? IMPROVEMENT_MIN
                                                                  : IMPROVEMENT_MIN_UNCONFIRMED,
                                             .left_s = all_left_s - later_s,
@@ -308,12 +281,12 @@ static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning
 {
     const int finalist[] = { 0, winner, second }, arms = second > 0 ? 3 : 2;
     enum err_code rc = ERR_OK;
-    /* An experiment starts its last block within its budget and ends after it. */
-    const double left_s = t->task.o->budget_s - tune_spent(t) - confirm_block_s(t, arms);
+    const double left_s = t->task.o->budget_s - tune_spent(t);
     *s = (struct experiment_spec){ .arms = arms,
                                    .workload = t->task.o->workload,
                                    .margin = 0.01,
                                    .budget_s = fmax(left_s, 0.1 * t->task.o->budget_s),
+                                   .control_blocks = tune_control_blocks(t, arms),
                                    .seed = t->task.o->seed,
                                    .estimand = t->task.o->estimand,
                                    .resume_id = t->record.confirm_run };
@@ -323,7 +296,7 @@ static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning
     return rc;
 }
 
-/* Is the earlier confirmation unfinished, and has it the same arms? Then it is resumed. */
+/* May the earlier confirmation go on, and has it the same arms? Then it is resumed. */
 static bool confirm_is_same(struct tuning *t, const struct experiment_spec *s)
 {
     struct run_row run = { 0 };
@@ -331,7 +304,7 @@ static bool confirm_is_same(struct tuning *t, const struct experiment_spec *s)
     json_t *object = NULL;
     bool same = old && t->record.confirm_run &&
                 !db_run_get(t->record.db, t->record.confirm_run, &run, NULL) && run.spec_json &&
-                !strcmp(run.state, "interrupted") + !strcmp(run.state, "stopped") &&
+                strcmp(run.state, "failed") && experiment_is_open(&run) &&
                 !json_parse(&object, run.spec_json, strlen(run.spec_json), NULL) &&
                 !experiment_spec_from_json(old, object, NULL) && old->arms == s->arms;
     for (int k = 0; same && k < s->arms; k++) same = config_same(&old->config[k], &s->config[k]);
@@ -365,25 +338,27 @@ static enum err_code confirm_run_experiment(struct tuning *t, const struct exper
     return rc && s->phase == PHASE_FAILED ? err_prefix(why, "the confirmation failed") : rc;
 }
 
-/* Is there enough time for a verdict, if necessary without the runner-up? A confirmation that was begun is
- * always continued. */
+/* Drop the runner-up where there is no time for both. False: no confirmation, for a reason in t->out. A
+ * confirmation that was begun is always continued, and one that is too short for a verdict is begun, because
+ * its blocks count when the search is resumed. */
 static bool confirm_has_time(struct tuning *t, int *second)
 {
+    struct tune_result *r = t->out;
     const double left_s = t->task.o->budget_s - tune_spent(t);
-    char *because = t->out->because;
     if (t->task.o->search_only) {
-        snprintf(because, sizeof t->out->because, "the search's best candidate, not confirmed");
+        snprintf(r->because, sizeof r->because, "the search's best candidate, not confirmed");
         return false;
     }
-    if (*second > 0 && left_s < confirm_verdict_s(t, 3) && !t->record.confirm_run) *second = -1;
-    if (t->record.confirm_run || confirm_reserve_s(t) > 0) return true;
-    const double needed = confirm_verdict_s(t, *second > 0 ? 3 : 2);
-    if (left_s >= needed) return true;
+    if (t->record.confirm_run) return true;
+    if (*second > 0 && left_s < tune_confirm_s(t, 3, true)) *second = -1;
+    if (left_s > 0) return true;
+    r->unfinished = true;
+    r->enough_s = tune_enough_s(t, 2, NAN);
     snprintf(
-        because, sizeof t->out->because,
-        "%.300s is the search's best candidate, not confirmed: an A/B of it takes about %.0f s on this machine now, and "
-        "the budget of %.3g s has %.0f s left; use --budget %.0f",
-        t->out->winner.line, needed, t->task.o->budget_s, fmax(left_s, 0), ceil(2 * confirm_verdict_s(t, 3)));
+        r->because, sizeof r->because,
+        "%.300s is the search's best candidate, not confirmed: the budget of %.3g s was used up before the "
+        "A/B of it, which takes about %.0f s on this machine now; a budget of %.0f s should be enough",
+        r->winner.line, t->task.o->budget_s, tune_confirm_s(t, 2, false), r->enough_s);
     return false;
 }
 
@@ -480,9 +455,10 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
     json_put_str(o, "because", r->because);
     json_put_str(o, "load", r->load.loaded ? experiment_run_load_text(load, &r->load) : NULL);
     json_put_int(o, "confirm_run", r->confirm_run);
-    const struct run_outcome outcome = { .state = r->stopped ? "stopped"
-                                                  : rc       ? "failed"
-                                                             : "done",
+    if (r->unfinished) json_put_num(o, "enough_s", r->enough_s);
+    const struct run_outcome outcome = { .state = r->stopped || r->unfinished ? "stopped"
+                                                  : rc                        ? "failed"
+                                                                              : "done",
                                          .verdict = r->wins ? verdict_name(VERDICT_BETTER) : NULL,
                                          .effect_ratio = exp(r->effect.estimate),
                                          .document = o };
@@ -509,7 +485,9 @@ static void search_free(struct tuning *t)
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why)
 {
     struct tune_options resolved = *o;
-    *out = (struct tune_result){ .effect = { NAN, NAN, NAN }, .gain = { NAN, NAN, NAN }, .noise_floor = NAN };
+    *out = (struct tune_result){
+        .effect = { NAN, NAN, NAN }, .gain = { NAN, NAN, NAN }, .noise_floor = NAN, .enough_s = NAN
+    };
     enum err_code rc = options_check(o, why);
     if (rc) return rc;
     if (tune_is_foreign(o->current, o->space)) return tune_foreign(out, o, why);

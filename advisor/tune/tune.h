@@ -6,8 +6,9 @@
  * estimates it starts from the predictions and learns from every measurement what each knob value is worth on
  * this machine. Two thirds of the budget go to this race. The last third goes to an A/B of the current
  * configuration, the best and the runner-up on new blocks, because the measured rate of a selected maximum is
- * biased upwards. If a verdict would take most of the budget, the race gets all of it, and the
- * current configuration is kept. A candidate that changes answers can win only if its measured KL divergence
+ * biased upwards. If a verdict takes longer than that, it gets up to 70 % of the budget and no A/A
+ * control; if the blocks are still too few, the current configuration is kept, and the search can be resumed
+ * with a larger budget. A candidate that changes answers can win only if its measured KL divergence
  * against the unchanged model is within the limit, and where a limit on right answers is given, only if its
  * loss of them is shown to be within that. Every measurement is stored before the next begins, so a
  * killed search can be resumed. */
@@ -198,6 +199,8 @@ struct tune_result {
     double seconds, search_s; /* spent, over all resumptions */
     bool wins;                /* the winner is proven better and should be kept */
     bool stopped;             /* can be resumed with resume_id = run_id */
+    bool unfinished;          /* the same, because the budget was too short for a verdict */
+    double enough_s;          /* a whole budget that should be enough; NAN: the given one was */
     bool random_weights, answers_unverified;
     char because[TUNE_BECAUSE];
     double accuracy_limit;                 /* as in the limits; 0: none */
@@ -224,7 +227,7 @@ struct tune_stored {
     struct workload workload;
     enum goal goal;
     struct tune_limits limits;
-    double budget_s;
+    double budget_s; /* of a search whose budget was too short: one that should be enough */
     uint64_t seed;
     int quality_ctx; /* never 0 */
     enum estimand estimand;

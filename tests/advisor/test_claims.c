@@ -256,7 +256,7 @@ static void test_sentences(void **state)
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) has a 20 % shorter time to first token (95 %: 15 to 25 %), takes 40 % less memory; quality not measured. The machine was busy (other programs "
-        "used 42 % of its processors); this is the result beside that load.");
+        "used 42 % of its processors); this is the result under that load.");
     /* nothing certain: the interval keeps its signs, and the text says what is missing */
     s->spec.metric = &METRICS[METRIC_DECODE_RATE];
     s->estimand = ESTIMAND_QUIET;

@@ -264,16 +264,16 @@ static void the_sentence_begins_with_what_is_proven(void **state)
     r.winner.rate = 64.3;
     r.current.rate = 4.2;
     r.blocks = 1;
-    tune_explain_undecided(&r, 2, 60);
+    tune_explain_undecided(&r, 2, 600);
     CHECK_CONTAINS(
         tune_sentence(text, sizeof text, &r),
         "Keep default: threads=1 is not proven better (64.3 tokens/s against 4.2): the time for the A/B of both "
-        "allowed 1 block, and a claim needs at least 7; --budget 600 ");
-    tune_explain_undecided(&r, 3, 60); /* each of two comparisons has half of the error probability */
+        "allowed 1 block, and a claim needs at least 7; a budget of 600 s should be enough");
+    tune_explain_undecided(&r, 3, 660); /* each of two comparisons has half of the error probability */
     CHECK_EQ(tune_fewest_blocks(3), 8);
     CHECK_CONTAINS(
         tune_sentence(text, sizeof text, &r),
-        "the time for the A/B of all three allowed 1 block, and a claim needs at least 8; --budget 660 ");
+        "the time for the A/B of all three allowed 1 block, and a claim needs at least 8; a budget of 660 s ");
 }
 
 int main(void)

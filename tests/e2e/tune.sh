@@ -34,16 +34,24 @@ json 'd["summary"]["exit_status"] == '$?' == (0 if d["winner"] != d["current"] e
   json 'all(t["tok_s"] > 0 for t in d["tried"]) and any(t["kld"] is not None and t["kld"] > 0 for t in d["tried"])' &&
   json 'd["winner"] in (d["current"], d["candidate"])'
 after=$(looks)
-# a finished one: its result page again, and the cells only when asked for
+# its result page again, and the cells only when asked for; a finished search is not continued
 expect 0 show 1 -o json && json 'd["schema"] == "qdyno.tune/1" and d["winner"] and len(d["tried"]) > 1 and d["run"]["kind"] == "tune"'
 expect 0 show 1 && says out '^winner ' && says out 'KLD' && says out '^conditions: ' && ! grep -q '| cell ' "$T/out" ||
   fail "show of a search does not print its result"
 expect 0 show 1 --cells && says out '\| cell '
 [ "${after:-0}" -ge "$before" ] || fail "looks were lost: $before before, $after after"
-expect 4 "${search[@]}" --resume 1 && says err 'is finished'
+run_number() { python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(d["run"], d["blocks"])' "$T/out"; }
+"$QDYNO" tune --space "threads=1" -w tg8 -t 2 --budget 2s --search-only -o json >"$T/out" 2>"$T/err"
+read -r done_run _ < <(run_number)
+expect 4 tune --resume "$done_run" && says err 'is finished'
 expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
-  json '"not confirmed" in d["because"] and "budget" in d["because"] and d["candidate"] == "threads=1"' &&
-  json 'd["blocks"] == 0 and d["winner"] == d["current"] and d["written"] is None'
+  json '"budget" in d["because"] and "should be enough" in d["because"] and d["candidate"] == "threads=1"' &&
+  json 'd["blocks"] < 7 and d["winner"] == d["current"] and d["written"] is None'
+# ... whose number alone is enough to continue it: the blocks that it has count
+read -r short blocks < <(run_number)
+expect 0 show "$short" && says out 'should be enough'
+"$QDYNO" tune --resume "$short" --dry-run -o json >"$T/out" 2>"$T/err"
+json 'd["run"] == '"$short"' and d["blocks"] >= '"$blocks"' and d["blocks"] > 0'
 expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
 expect 4 tune --limit speed=3 && says err 'memory=BYTES or kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'

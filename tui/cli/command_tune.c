@@ -66,11 +66,11 @@ static const struct column COLUMNS[] = {
     { .name = "configurations", .title = "configurations", .kind = COLUMN_INT },
     { .name = "fitting", .title = "  possible winners", .kind = COLUMN_INT },
     { .name = "raced", .title = "  speed measured", .kind = COLUMN_INT },
-    { .name = "judged", .title = "  quality measured", .kind = COLUMN_INT },
+    { .name = "judged", .title = "  different answers judged", .kind = COLUMN_INT },
     { .name = "left_out", .title = "  not searched" },
     { .name = "confirm_run", .title = "A/B run", .kind = COLUMN_INT },
     { .name = "metric", .title = "metric" },
-    { .name = "predicted_tok_s", .title = "predicted (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "predicted_tok_s", .title = "candidate predicted (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "current_rate", .title = "current measured", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "candidate_rate", .title = "candidate measured", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "effect_ratio", .title = "candidate / current", .kind = COLUMN_NUM, .digits = 4 },
@@ -368,16 +368,19 @@ static void put_result(json_t *row, const struct tune_result *r)
 /* Lists the first candidates whose speed was measured. */
 static void note_tried(struct table *t, const struct tune_result *r)
 {
-    enum { SHOWN = 8 };
+    enum { SHOWN = 8, NAMES_MOST = 60 };
+    int names = 20;
     static const double VISIBLE = 0.01; /* smallest ln ratio of two rates worth printing */
     json_t *tried = json_array();
+    for (int i = 0; i < MIN(r->n_seen, SHOWN); i++)
+        names = MIN(MAX(names, (int)strlen(r->seen[i].line)), NAMES_MOST);
     for (int i = 0; i < r->n_seen; i++) {
         const struct tune_candidate *c = &r->seen[i];
         char bytes[16], kld[32] = "not measured", usually[48] = "", answers[96] = "";
         json_array_append_new(tried, candidate_json(c));
         if (i >= SHOWN) continue;
         if (!c->timings) {
-            table_note(t, "  %-44s failed: %s", c->line, c->error);
+            table_note(t, "  %-*s failed: %s", names, c->line, c->error);
             continue;
         }
         if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
@@ -386,7 +389,7 @@ static void note_tried(struct table *t, const struct tune_result *r)
                      100 * c->accuracy_change, 100 * c->accuracy_lower, 100 * c->accuracy_upper);
         if (fabs(log(c->normalized_rate / c->rate)) > VISIBLE)
             snprintf(usually, sizeof usually, " (%.1f at usual machine speed)", c->normalized_rate);
-        table_note(t, "  %-44s %10.1f tok/s%s  %7s  KLD %s%s", c->line, c->rate, usually,
+        table_note(t, "  %-*s %10.1f tok/s%s  %7s  KLD %s%s", names, c->line, c->rate, usually,
                    str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld, answers);
     }
     if (r->asked)
@@ -438,7 +441,10 @@ static void close_tune(struct table *out, const struct tuner *t)
     }
     const bool foreign = tune_is_foreign(
         &t->current, args_text(t->a, "--space", NULL)); /* such a search cannot be continued */
-    if (r->stopped && !foreign)
+    if (r->unfinished)
+        table_next(out, "next: qdyno tune --resume %lld   (continues the search, up to %.0f s in all)", run,
+                   r->enough_s);
+    else if (r->stopped && !foreign)
         table_next(out, "next: qdyno tune --resume %lld   (continues the search)", run);
     else if (t->decision.confirm.len)
         table_next(out, "next: %s   (compares them again when the machine is quiet)",
