@@ -1,13 +1,16 @@
 /* qdyno tune: finds the best config and saves it. advisor/tune does the search; this file parses flags,
  * prints the result and saves the winner. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "advisor/advise/advise.h"
+#include "advisor/advise/proposals.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/tune/tune.h"
 #include "engine/config/config.h"
+#include "engine/import/import.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
@@ -456,6 +459,29 @@ static void close_tune(struct table *out, const struct tuner *t)
         table_next(out, "next: qdyno show %lld   (prints this again; --cells: every measurement)", run);
 }
 
+/* A search varies the settings of one file. Where that is quantized already, another file of the same model
+ * may change more. */
+static void note_sibling(struct table *out, const struct tuner *t)
+{
+    struct gguf *g = NULL;
+    struct model_shape shape;
+    struct config arm;
+    char path[PATH_MAX] = "", line[CONFIG_LINE];
+    if (!model_file_open(&g, t->model, NULL) && !model_shape_read(&shape, g, NULL))
+        proposals_sibling(path, sizeof path, g, &shape, t->model);
+    gguf_close(g);
+    config_default(&arm);
+    if (!*path || config_set(&arm, "model", path, NULL)) return;
+    struct str command = { 0 };
+    str_append(&command, "qdyno ab -m ");
+    word_append(&command, t->model);
+    str_append(&command, " default ");
+    word_append(&command, config_line(&arm, line, sizeof line));
+    str_printf(&command, " -w %s --quality", t->workload);
+    table_note(out, "another file of this model lies beside it. To compare both: %s", str_text(&command));
+    str_free(&command);
+}
+
 static int tuner_print(struct tuner *t)
 {
     struct table out;
@@ -486,6 +512,7 @@ static int tuner_print(struct tuner *t)
     if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
     if (r->judged && *quality_context_text(context, &r->quality))
         table_note(&out, "%s (--quality-ctx N sets another length)", context);
+    note_sibling(&out, t);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);

@@ -127,10 +127,6 @@ void job_estimate_lines(struct background *b,
 
 /* ---------------------------------------------------------------- parts of jobs */
 
-/* Configurations that run on the model in g, at `path` (jobs_proposals.c). */
-void proposals_make(struct proposals *out, const struct gguf *g, const struct model_shape *shape,
-                    const char *path);
-
 /* Publish what the database holds about the model on screen: quality, latencies, sensitivity. */
 void background_read_results(struct background *b, struct db *d);
 void background_read_baselines(struct background *b, struct db *d);

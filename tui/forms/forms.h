@@ -9,6 +9,7 @@
 #ifndef QDYNO_TUI_FORMS_H
 #define QDYNO_TUI_FORMS_H
 
+#include "advisor/advise/proposals.h"
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
@@ -347,17 +348,6 @@ struct form_checked {
 };
 /* Of kind, texts and model: equal only for equal texts; never 0. */
 uint64_t form_hash(const struct form *f, const char *model);
-
-/* Configurations that run on the model, to compare it with; the most useful first. */
-enum { PROPOSALS = 6 };
-struct proposals {
-    int count;
-    bool quantized; /* the file is quantized already: no recipe runs on it */
-    struct proposal {
-        char line[CONFIG_LINE], about[64];
-        bool changes_answers;
-    } row[PROPOSALS];
-};
 
 /* ---------------------------------------------------------------- suggestions (suggestions.c) */
 

@@ -1,13 +1,15 @@
-/* tui/dashboard/jobs_proposals.c - configurations that run on the model file: what arm B begins with and
+/* advisor/advise/proposals.c - configurations that run on the model file: what arm B begins with and
  * which command the screens show. On a file that is quantized already, a recipe does not run: there it is
  * another file of the same model, the type of the KV cache, activations, threads. Only headers are read. */
+#include "advisor/advise/proposals.h"
+
 #include <dirent.h>
 #include <limits.h>
 #include <string.h>
 
+#include "advisor/run/run.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
-#include "tui/dashboard/background.h"
 
 /* Whether two files hold the same model in other formats. Without names, equal shapes have to do. */
 static bool same_model(const struct gguf *a, const struct model_shape *x, const struct gguf *b,
@@ -45,15 +47,15 @@ static int64_t bytes_if_same(const struct gguf *g, const struct model_shape *sha
     return bytes;
 }
 
-/* The file of the same model with the next larger size in the same folder, else with the next smaller one. */
-static void propose_sibling(struct proposals *out, const struct gguf *g, const struct model_shape *shape,
-                            const char *path)
+char *proposals_sibling(char *buf, size_t size, const struct gguf *g, const struct model_shape *shape,
+                        const char *path)
 {
     enum { MOST = 64 }; /* files: a folder may hold many, and each header takes milliseconds */
     const char *slash = strrchr(path, '/');
-    char folder[MODEL_PATH], other[PATH_MAX], best[PATH_MAX] = "", line[CONFIG_LINE];
+    char folder[PATH_MAX], other[PATH_MAX];
     int64_t best_bytes = -1;
     const int64_t own = gguf_file_bytes(g);
+    *buf = '\0';
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 2, slash ? path : "./");
     DIR *dir = opendir(folder);
     int read = 0;
@@ -67,12 +69,20 @@ static void propose_sibling(struct proposals *out, const struct gguf *g, const s
         const bool nearer = larger ? !beyond || bytes < best_bytes : !beyond && bytes > best_bytes;
         if (nearer) {
             best_bytes = bytes;
-            str_put(best, sizeof best, other);
+            str_put(buf, size, other);
         }
     }
     if (dir) closedir(dir);
+    return buf;
+}
+
+static void propose_sibling(struct proposals *out, const struct gguf *g, const struct model_shape *shape,
+                            const char *path)
+{
+    char best[PATH_MAX], line[CONFIG_LINE];
     struct config c;
     config_default(&c);
+    proposals_sibling(best, sizeof best, g, shape, path);
     if (!best[0] || config_set(&c, "model", best, NULL)) return;
     propose(out, g, path, config_line(&c, line, sizeof line),
             "another file of this model, in the same folder");
