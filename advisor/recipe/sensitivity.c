@@ -224,7 +224,7 @@ static enum err_code budget_check(const struct asking *a, double measuring, stru
     if (spent + least <= o->budget_s) return ERR_OK;
     return err_set(
         why, ERR_USAGE,
-        "the budget of %.3g s is too short: loading and the first of %d measurements took %.0f s on this "
+        "the budget of %.6g s is too short: loading and the first of %d measurements took %.0f s on this "
         "machine now, and checking the recipe takes at least %.0f s: use --budget %.0f, or a smaller model; "
         "what was measured is kept",
         o->budget_s, a->s->of, spent, least, ceil(2 * (spent + least)));

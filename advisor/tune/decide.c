@@ -57,6 +57,11 @@ static void confirm_read(struct tuning *t, const struct experiment_state *s, int
     }
 }
 
+int tune_decimals(double rate)
+{
+    return rate < 9.995 ? 2 : rate < 99.95 ? 1 : 0;
+}
+
 int tune_fewest_blocks(int arms)
 {
     return MAX(stats_anytime_fewest(0.05 / (arms - 1)), BLOCKS_FOR_A_CLAIM);
@@ -67,7 +72,8 @@ void tune_explain_undecided(struct tune_result *r, int arms, double enough_s)
     char rates[96] = "";
     const int needed = tune_fewest_blocks(arms);
     if (r->winner.rate > 0 && r->current.rate > 0)
-        snprintf(rates, sizeof rates, " (%.3g tokens/s against %.3g)", r->winner.rate, r->current.rate);
+        snprintf(rates, sizeof rates, " (%.*f tokens/s against %.*f)", tune_decimals(r->winner.rate),
+                 r->winner.rate, tune_decimals(r->current.rate), r->current.rate);
     r->enough_s = enough_s;
     snprintf(
         r->because, sizeof r->because,

@@ -88,7 +88,8 @@ static enum err_code configs_list(struct foreign *f, const struct tune_space *s,
         f->seen[i].same_answers = foreign_same_answers(&f->config[0], &f->config[i]);
         config_line(&f->config[i], f->seen[i].line, sizeof f->seen[i].line);
     }
-    f->out->space = f->out->fitting = f->n;
+    f->out->space = f->n + 1; /* with the current one */
+    f->out->fitting = f->n;
     return f->n ? ERR_OK
                 : err_set(why, ERR_USAGE, "--space has no config besides the current one, %s",
                           f->seen[0].line);
@@ -257,8 +258,9 @@ static void explain_kept(const struct foreign *f)
     else if (next)
         snprintf(
             because, TUNE_BECAUSE,
-            "of %d other configuration%s none is faster; the nearest, %.200s, has %.3g tokens/s against %.3g",
-            f->n, str_plural(f->n), next->line, next->normalized_rate, a->normalized_rate);
+            "of %d other configuration%s none is faster; the nearest, %.200s, has %.*f tokens/s against %.*f",
+            f->n, str_plural(f->n), next->line, tune_decimals(next->normalized_rate), next->normalized_rate,
+            tune_decimals(a->normalized_rate), a->normalized_rate);
     else
         snprintf(because, TUNE_BECAUSE, "no other configuration could be measured%s%.150s%s%.200s",
                  failed ? ": " : "", failed ? failed->line : "", failed ? " failed: " : "",

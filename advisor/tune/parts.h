@@ -168,6 +168,8 @@ int tune_control_blocks(const struct tuning *t, int arms);
 
 /* Blocks of a confirmation that compare the current configuration with itself, before the others. */
 enum { TUNE_CONTROL = 3 };
+/* Decimals with which a rate is printed: three significant digits, and no exponent. */
+int tune_decimals(double rate);
 /* The smallest number of blocks after which so many arms can have a verdict. */
 int tune_fewest_blocks(int arms);
 /* Set r->because and r->enough_s of a candidate with too few blocks for a claim in a comparison of so many

@@ -66,11 +66,11 @@ static void explain_unmeasured(char *buf, size_t size, const struct tuning *t)
         snprintf(
             buf, size,
             "no other configuration was measured: on this machine now, timing one takes about %.0f s, and the "
-            "budget of %.3g s had too little left; use --budget %.0f or a shorter workload (-w tg16)",
+            "budget of %.6g s had too little left; use --budget %.0f or a shorter workload (-w tg16)",
             t->costs.timing.seconds, t->task.o->budget_s,
             ceil(fmax(6 * t->costs.timing.seconds, 2 * t->task.o->budget_s)));
     else
-        snprintf(buf, size, "no other configuration was measured within the budget of %.3g s",
+        snprintf(buf, size, "no other configuration was measured within the budget of %.6g s",
                  t->task.o->budget_s);
 }
 
@@ -91,12 +91,13 @@ void tune_explain_kept(char *buf, size_t size, const struct tuning *t)
     tune_estimate_speed(t, named, &mean, &sd);
     if (rejected) {
         candidate_exclusion(why, sizeof why, t, excluded);
-        snprintf(buf, size, "%.300s is better for this goal (about %.3g tokens/s against about %.3g), but %s",
-                 line, exp(mean), current_rate, why);
+        snprintf(buf, size, "%.300s is better for this goal (about %.*f tokens/s against about %.*f), but %s",
+                 line, tune_decimals(exp(mean)), exp(mean), tune_decimals(current_rate), current_rate, why);
         return;
     }
     snprintf(buf, size,
              "of %lld other configuration%s measured none is better for this goal; the nearest, %.300s, has "
-             "about %.3g tokens/s against about %.3g",
-             (long long)tune_timed(t), str_plural(tune_timed(t)), line, exp(mean), current_rate);
+             "about %.*f tokens/s against about %.*f",
+             (long long)tune_timed(t), str_plural(tune_timed(t)), line, tune_decimals(exp(mean)), exp(mean),
+             tune_decimals(current_rate), current_rate);
 }

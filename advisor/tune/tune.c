@@ -356,7 +356,7 @@ static bool confirm_has_time(struct tuning *t, int *second)
     r->enough_s = tune_enough_s(t, 2, NAN);
     snprintf(
         r->because, sizeof r->because,
-        "%.300s is the search's best candidate, not confirmed: the budget of %.3g s was used up before the "
+        "%.300s is the search's best candidate, not confirmed: the budget of %.6g s was used up before the "
         "A/B of it, which takes about %.0f s on this machine now; a budget of %.0f s should be enough",
         r->winner.line, t->task.o->budget_s, tune_confirm_s(t, 2, false), r->enough_s);
     return false;

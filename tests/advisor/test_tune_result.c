@@ -74,7 +74,7 @@ static void quality_that_was_not_measured_is_the_reason(void **state)
     CHECK_EQ(tune_best(&x->t, -1), 0);
     CHECK_CONTAINS(
         why_kept(x),
-        "kv=q8_0 is better for this goal (about 12 tokens/s against about 10), but it changes answers");
+        "kv=q8_0 is better for this goal (about 12.0 tokens/s against about 10.0), but it changes answers");
     CHECK_CONTAINS(x->because, "quality was not measured");
     x->list[1].quality_failed = true;
     snprintf(x->list[1].error, sizeof x->list[1].error, "no text");
@@ -108,12 +108,12 @@ static void slower_ones_are_named_with_their_rate(void **state)
     CHECK_CONTAINS(
         why_kept(x),
         "of 1 other configuration measured none is better for this goal; the nearest, kv=q8_0, has about "
-        "8 tokens/s against about 10");
+        "8.00 tokens/s against about 10.0");
     x->list[2].timings = 1;
     x->list[2].rate = x->list[2].normalized_rate = 9;
     CHECK_CONTAINS(
         why_kept(x),
-        "of 2 other configurations measured none is better for this goal; the nearest, threads=1, has about 9");
+        "of 2 other configurations measured none is better for this goal; the nearest, threads=1, has about 9.00");
     free(x);
 }
 
@@ -131,7 +131,7 @@ static void the_rates_named_are_those_that_decide(void **state)
     CHECK_EQ(tune_best(&x->t, -1), 0);
     CHECK_CONTAINS(why_kept(x),
                    "of 1 other configuration measured none is better for this goal; the nearest, threads=1, "
-                   "has about 7.25 tokens/s against about 10");
+                   "has about 7.25 tokens/s against about 10.0");
     free(x);
 }
 
@@ -267,7 +267,7 @@ static void the_sentence_begins_with_what_is_proven(void **state)
     tune_explain_undecided(&r, 2, 600);
     CHECK_CONTAINS(
         tune_sentence(text, sizeof text, &r),
-        "Keep default: threads=1 is not proven better (64.3 tokens/s against 4.2): the time for the A/B of both "
+        "Keep default: threads=1 is not proven better (64.3 tokens/s against 4.20): the time for the A/B of both "
         "allowed 1 block, and a claim needs at least 7; a budget of 600 s should be enough");
     tune_explain_undecided(&r, 3, 660); /* each of two comparisons has half of the error probability */
     CHECK_EQ(tune_fewest_blocks(3), 8);

@@ -95,7 +95,7 @@ static void note_candidate(struct table *t, const struct candidate *x)
         str_append(&line, " speed not measured");
     }
     if (metric_bytes(x->bytes) >= 0)
-        str_printf(&line, ", memory %s", str_from_bytes(metric_bytes(x->bytes), bytes, sizeof bytes));
+        str_printf(&line, ", peak memory %s", str_from_bytes(metric_bytes(x->bytes), bytes, sizeof bytes));
     if (!isnan(x->kld)) str_printf(&line, ", KL divergence %.2g nats", x->kld);
     if (!isnan(x->perplexity)) str_printf(&line, ", perplexity %.4g", x->perplexity);
     if (x->discarded) str_printf(&line, ", %d disturbed", x->discarded);
@@ -143,6 +143,9 @@ enum err_code show_candidates(struct table *t, struct db *d, const struct run_ro
     }
     if (!rc && n) table_note(t, "its %d cells: qdyno show %lld --cells", n, (long long)run->id);
     if (!rc && !n) table_note(t, "the run has no finished cell");
+    if (!rc && !strcmp(run->kind, "tune") &&
+        (!strcmp(run->state, "interrupted") || !strcmp(run->state, "stopped")))
+        table_next(t, "next: qdyno tune --resume %lld   (continues the search)", (long long)run->id);
     candidates_free(&all);
     free(cells);
     return rc;

@@ -317,7 +317,7 @@ static void put_candidate(json_t *row, const struct tune_result *r)
     json_put_str(row, "candidate", c->line);
     json_put_num(row, "predicted_tok_s", c->predicted);
     json_put_num(row, "candidate_rate", c->rate);
-    json_put_int(row, "candidate_bytes", c->memory_bytes);
+    if (c->memory_bytes > 0) json_put_int(row, "candidate_bytes", c->memory_bytes);
     json_put_num(row, "candidate_kld", c->kld);
     json_put_num(row, "candidate_kld_se", c->kld_se);
     json_put_num(row, "candidate_ppl_ratio", c->ppl_ratio);
@@ -341,7 +341,7 @@ static void put_result(json_t *row, const struct tune_result *r)
     if (r->confirm_run) json_put_int(row, "confirm_run", r->confirm_run);
     json_put_str(row, "metric", r->metric->name);
     json_put_num(row, "current_rate", r->current.rate);
-    json_put_int(row, "current_bytes", r->current.memory_bytes);
+    if (r->current.memory_bytes > 0) json_put_int(row, "current_bytes", r->current.memory_bytes);
     json_put_num(row, "current_kld", r->current.kld);
     if (r->accuracy_limit > 0) json_put_num(row, "accuracy_limit", -r->accuracy_limit);
     if (r->asked) json_put_int(row, "asked", r->asked);
@@ -393,7 +393,8 @@ static void note_tried(struct table *t, const struct tune_result *r)
         if (fabs(log(c->normalized_rate / c->rate)) > VISIBLE)
             snprintf(usually, sizeof usually, " (%.1f at usual machine speed)", c->normalized_rate);
         table_note(t, "  %-*s %10.1f tok/s%s  %7s  KLD %s%s", names, c->line, c->rate, usually,
-                   str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld, answers);
+                   c->memory_bytes > 0 ? str_from_bytes(c->memory_bytes, bytes, sizeof bytes) : "n/a", kld,
+                   answers);
     }
     if (r->asked)
         table_note(t,
@@ -415,20 +416,21 @@ static int tuner_status(const struct tuner *t)
 static void close_tune(struct table *out, const struct tuner *t)
 {
     const struct tune_result *r = &t->result;
-    const long long run = (long long)r->run_id, raced = (long long)r->raced, space = (long long)r->space;
+    const long long run = (long long)r->run_id, raced = (long long)r->raced;
+    const long long space = MAX((long long)r->space, raced);
     char noise[64] = "";
     if (isfinite(r->noise_floor))
         snprintf(noise, sizeof noise, ", noise +-%.2g %%", stats_percent(r->noise_floor));
     if (r->blocks)
         table_closing(
             out,
-            "evidence: %lld configurations timed, %lld in the search space; the best compared with the current one in %d block%s%s",
-            raced, space, r->blocks, str_plural(r->blocks), noise);
+            "evidence: %lld configuration%s timed, the current one included, of %lld; the best compared with the current one in %d block%s%s",
+            raced, str_plural(raced), space, r->blocks, str_plural(r->blocks), noise);
     else
         table_closing(
             out,
-            "evidence: %lld configurations timed, %lld in the search space; none was compared with the current one in blocks",
-            raced, space);
+            "evidence: %lld configuration%s timed, the current one included, of %lld; none was compared with the current one in blocks",
+            raced, str_plural(raced), space);
     if (r->blocks && isfinite(r->load.others_busy))
         table_closing(out,
                       "conditions: %d of %d block%s disturbed; other programs used %.0f %% of the CPU time",
@@ -442,6 +444,7 @@ static void close_tune(struct table *out, const struct tuner *t)
             str_text(&model));
         str_free(&model);
     }
+    if (*t->decision.reason) table_closing(out, "not saved: %s", t->decision.reason);
     const bool foreign = tune_is_foreign(
         &t->current, args_text(t->a, "--space", NULL)); /* such a search cannot be continued */
     if (r->unfinished)
@@ -519,7 +522,7 @@ static int tuner_print(struct tuner *t)
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
     if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)) && !r->winner.same_answers)
         table_note(&out, "the answers were not compared: `qdyno audit` checks those of another engine");
-    if (config_is_foreign(&r->keep))
+    if (r->wins && config_is_foreign(&r->keep))
         table_note(
             &out, "not saved, because `run` and the dashboard use qdyno's own engine: start the other engine "
                   "with these settings");

@@ -31,6 +31,7 @@ void tune_keep_decide(struct tune_kept *out, const struct cli_global *g, const s
 {
     char load[RUN_LOAD_TEXT];
     *out = (struct tune_kept){ .save = r->wins && !args_has(a, "--dry-run") && !config_is_foreign(&r->keep) };
+    if (r->wins && args_has(a, "--dry-run")) snprintf(out->reason, sizeof out->reason, "--dry-run was given");
     if (!r->wins || !r->load.loaded) return;
     advice_confirm_command(&out->confirm, model, r->current.line, r->winner.line, workload);
     if (!out->save || args_has(a, FLAG_KEEP)) return;
