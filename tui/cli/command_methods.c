@@ -233,7 +233,7 @@ static const struct column COLUMNS[] = {
     { .name = "weight_bytes", .title = "weights", .kind = COLUMN_BYTES },
     { .name = "tensors", .kind = COLUMN_INT },
     { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
-    { .name = "tensors_fell_back", .title = "fell back", .kind = COLUMN_INT },
+    { .name = "tensors_fell_back", .title = "in another format", .kind = COLUMN_INT },
     { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 7 },
     { .name = "nmse_worst", .title = "worst", .kind = COLUMN_NUM, .digits = 7 },
     { .name = "worst_tensor", .title = "worst tensor" },

@@ -68,7 +68,7 @@ static const struct column COLUMNS[] = {
     { .name = "weight_bytes", .kind = COLUMN_BYTES },
     { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
     { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
-    { .name = "tensors_fell_back", .title = "fell back", .kind = COLUMN_INT },
+    { .name = "tensors_fell_back", .title = "in another format", .kind = COLUMN_INT },
     { .name = "fits_instead", .title = "format that fits" },
     { .name = "fits_bits_per_weight", .title = "its bits per weight", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "calibration", .title = "calibrated with" },
