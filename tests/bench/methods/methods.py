@@ -200,7 +200,7 @@ def nmse(value):
 
 def table(document, predicts):
     """The document as a Markdown table with one line for each recipe."""
-    head = ["recipe", "bits", "quantized", "fell back", "NMSE", "worst tensor"]
+    head = ["recipe", "bits", "quantized", "in another format", "NMSE", "worst tensor"]
     if predicts:
         head += ["perplexity", "ratio", "KL divergence", "p99", "same top-1"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * 4 + "---|" + ("---:|" * 5 if predicts else "")]
@@ -247,7 +247,7 @@ One command makes this page by `qdyno methods -m MODEL -C RECIPE`; nothing is ed
 | recipe | the part of a config line that says how weights are stored: `METHOD,PARAMETER=VALUE` or a format ([config.md](config.md)) |
 | quantized | number of tensors stored in the recipe's format |
 | bits | stored bits per weight in the quantized tensors |
-| fell back | tensors stored as f16, because their rows are not a multiple of the format's block |
+| in another format | tensors stored as f16, because their rows are not a multiple of the format's block |
 | NMSE | error of the quantized weights: sum (w - w')² / sum w². Some methods store columns of a matrix scaled, in another order or apart; this is undone before w' is compared with w |
 | worst tensor | the tensor with the largest NMSE, and that NMSE |
 | perplexity, ratio | of the quantized model; divided by that of the unquantized file |
