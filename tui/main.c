@@ -107,7 +107,7 @@ static int main_run(int argc, char **argv)
     }
     if (g.help) {
         struct str text = { 0 };
-        help_text(&text, a.named ? a.command : NULL);
+        help_short(&text, a.named ? a.command : NULL);
         fputs(str_text(&text), stdout);
         str_free(&text);
         return EXIT_DONE;

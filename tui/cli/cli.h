@@ -65,6 +65,7 @@ struct cli_flag {
     const char *const *choices;
     bool many;     /* repeatable; otherwise a second one is an error */
     bool optional; /* the value may be omitted (then ""), and must follow "=" */
+    bool login;    /* credentials and certificates: one line of the short help has all of them */
 };
 
 struct cli_args;
@@ -72,6 +73,15 @@ struct cli_args;
  * a grid of configs. */
 enum { KNOB_FLAGS_NONE, KNOB_FLAGS_ONE, KNOB_FLAGS_GRID };
 
+/* What people want when they use a command: the groups of `qdyno help`. */
+enum command_group {
+    GROUP_NONE, /* in `qdyno help --all` only */
+    GROUP_MEASURE,
+    GROUP_CHOOSE,
+    GROUP_USE,
+    GROUP_WATCH,
+    GROUP_COUNT
+};
 struct command {
     const char *name;
     const char *arguments;        /* "A B [-w WORKLOAD]" */
@@ -79,6 +89,7 @@ struct command {
     const struct cli_flag *flags; /* ends with a NULL name; NULL: no flags */
     int (*run)(const struct cli_global *g, const struct cli_args *a);
     bool hidden; /* not in help and completion: the worker */
+    enum command_group group;
     int min_args, max_args;
     int knob_flags;      /* KNOB_FLAGS_* */
     unsigned work;       /* FOR_* bits of the config keys that matter for it; 0: FOR_ALL */
@@ -123,8 +134,11 @@ int args_all(const struct cli_args *a, const char *flag, const char **out, int m
 /* The numbers of a FLAG_INTS value, or of `otherwise` (same syntax). Returns their number, at most max. */
 int args_ints(const struct cli_args *a, const char *flag, const char *otherwise, int64_t *out, int max);
 
-/* Append help texts, generated from COMMANDS, GLOBAL_FLAGS and KNOBS. c NULL: the overview of all commands.
- */
+/* Append help texts, generated from COMMANDS, GLOBAL_FLAGS and KNOBS. c NULL: the overview of the commands.
+ * The short ones fit a screen: at most HELP_SCREEN lines, HELP_COMMAND for a command, with one line for each
+ * flag. The others have every command, every flag and the whole texts. */
+enum { HELP_SCREEN = 24, HELP_COMMAND = 45 };
+void help_short(struct str *out, const struct command *c);
 void help_text(struct str *out, const struct command *c);
 void help_knobs(struct str *out);
 void help_man(struct str *out);

@@ -11,6 +11,7 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_HELP[] = {
+    { .name = "--all", .help = "all commands, all flags, whole texts" },
     { .name = "--man", .help = "print the manual page as roff" },
     { .name = "--bash", .help = "print the completion for bash" },
     { .name = "--zsh", .help = "print the completion for zsh" },
@@ -45,7 +46,7 @@ int command_help(const struct cli_global *g, const struct cli_args *a)
                 topic);
         return cli_fail(a, &why);
     } else {
-        help_text(&text, c);
+        (args_has(a, "--all") ? help_text : help_short)(&text, c);
     }
     fputs(str_text(&text), stdout);
     str_free(&text);
@@ -100,7 +101,7 @@ static int dashboard_without_terminal(const struct cli_args *a)
 {
     struct err why;
     struct str text = { 0 };
-    help_text(&text, a->named ? a->command : NULL);
+    help_short(&text, a->named ? a->command : NULL);
     fputs(str_text(&text), stdout);
     str_free(&text);
     err_set(

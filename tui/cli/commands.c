@@ -10,9 +10,9 @@ const struct command COMMANDS[] = {
       .help = "open the dashboard, with A and B as the configs of the next A/B",
       .details = "`qdyno` without a command opens the dashboard. Without a terminal it prints this "
                  "help and exits with 4." },
-    { .name = "detect", .flags = FLAGS_DETECT, .run = command_detect,
+    { .name = "detect", .group = GROUP_CHOOSE, .flags = FLAGS_DETECT, .run = command_detect,
       .arguments = "[--probe] [--record DIR | --machine DIR]",
-      .help = "show the machine: CPU, caches, memory, GPUs, and with --probe how fast they are",
+      .help = "show the machine: CPU, caches, memory, GPUs; with --probe their speed",
       .details = "--record DIR copies what this machine reports into a folder. `--machine DIR` then shows "
                  "that machine on any other one, here and in `advise` (docs/machines.md). `advise "
                  "--machine FILE` also takes the JSON document of `detect --probe -o json`." },
@@ -33,7 +33,7 @@ const struct command COMMANDS[] = {
                  "batches of 1 to 32 tokens, with the bytes that such a step reads and its predicted time (one "
                  "row = 1). Later predictions for this file use these numbers. csv has the layers only; json has everything. Status 4: the model has no experts "
                  "(docs/models.md)." },
-    { .name = "run", .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "run", .group = GROUP_USE, .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] (-p TEXT | --chat [-p TEXT] [--system TEXT]) [-n N] [-C CONFIG]",
       .help = "generate text, or chat; timings go to stderr",
       .details = "Writes the text token by token. Ctrl-C stops. Decoding is greedy unless --temp is given. With "
@@ -48,7 +48,7 @@ const struct command COMMANDS[] = {
       .arguments = "[-m MODEL] --ids 1,2,3 --out FILE",
       .help = "write the raw logits after each of the given token ids, to compare engines",
       .details = "FILE receives little-endian f32 [ids][vocabulary]. Row i holds the logits after ids 0..i." },
-    { .name = "bench", .flags = FLAGS_BENCH, .run = command_bench, .knob_flags = KNOB_FLAGS_GRID,
+    { .name = "bench", .group = GROUP_MEASURE, .flags = FLAGS_BENCH, .run = command_bench, .knob_flags = KNOB_FLAGS_GRID,
       .arguments = "[-m MODEL] [-p 512] [-n 128] [-d 0] [-C CONFIG]... [-r 5]",
       .help = "measure speed and memory of configs on workloads",
       .details = "Each config runs in a process of its own. A rate is total tokens divided by total "
@@ -56,7 +56,7 @@ const struct command COMMANDS[] = {
                  "enough tokens were timed (p50: 7, p95: 90, p99: 459). The share of the machine's limit "
                  "needs one earlier `qdyno detect --probe`. A config that cannot run becomes a row with "
                  "its error message. The exit status is that of the error only if no config ran." },
-    { .name = "eval", .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
+    { .name = "eval", .group = GROUP_MEASURE, .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
       .work = FOR_PREFILL | FOR_QUALITY | FOR_MEMORY,
       .arguments = "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG] [--gate EXPR]",
       .help = "measure perplexity on a text, and KL divergence from a reference",
@@ -72,7 +72,7 @@ const struct command COMMANDS[] = {
                  "the model's chat template renders (docs/chat.md). --gate takes figures of quality "
                  "(docs/ab.md) and decides the exit status: 0 "
                  "passed, 1 failed, 2 undecided. Every config must pass." },
-    { .name = "ab", .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "ab", .group = GROUP_MEASURE, .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .work = FOR_ALL | FOR_TRAIN,
       .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [-w W2...] [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
       .help = "compare configs in a paired experiment that ends in a verdict",
@@ -88,10 +88,10 @@ const struct command COMMANDS[] = {
                  "if no part of it does, else not decided. Bytes of weights are exact. Status 0: all are "
                  "confirmed; 1: one is refuted; 2: none is refuted and one is not decided; 3: the "
                  "measurement is invalid." },
-    { .name = "advise", .flags = FLAGS_ADVISE, .run = command_advise,
+    { .name = "advise", .group = GROUP_CHOOSE, .flags = FLAGS_ADVISE, .run = command_advise,
       .arguments = "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
       .help = "rank configs for this machine by predicted speed, memory and quality" },
-    { .name = "tune", .flags = FLAGS_TUNE, .run = command_tune, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "tune", .group = GROUP_CHOOSE, .flags = FLAGS_TUNE, .run = command_tune, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] [--budget 10m] [-C CONFIG]",
       .help = "find the best config, confirm it in an A/B, and save it",
       .details = "Searches all configs that may help, then compares the best one with the current config "
@@ -105,9 +105,9 @@ const struct command COMMANDS[] = {
       .details = "Measures the perplexity of one text with FILE at batch sizes 1, 32 and 512, by qdyno and by "
                  "the other engine. Status 1: it disagrees with itself or with qdyno by more than the "
                  "tolerance, so some of its kernels compute wrong values for this file." },
-    { .name = "apply", .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
+    { .name = "apply", .group = GROUP_USE, .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
       .arguments = "[-m MODEL] [CONFIG | --run ID | --remove]",
-      .help = "save a config for a model: `run`, `bench` and the dashboard then use it",
+      .help = "save a config for a model: run, bench and the dashboard then use it",
       .details = "Without CONFIG, prints the saved config. The config is the last line of "
                  "$XDG_CONFIG_HOME/qdyno/MODEL.conf; the previous file becomes MODEL.conf.previous. --run "
                  "saves the winner of run ID: arm B of an A/B that ended `better`, else arm A; --arm "
@@ -132,9 +132,9 @@ const struct command COMMANDS[] = {
                  "wait. Every switch is printed with its reason and, some requests later, with its effect, "
                  "and is stored in the database. Under a memory rule, unused configs are unloaded. With --port, real clients are "
                  "answered over HTTP as by `qdyno serve`, and a switch loses no request." },
-    { .name = "fit", .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID, .work = FOR_MEMORY,
+    { .name = "fit", .group = GROUP_CHOOSE, .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID, .work = FOR_MEMORY,
       .arguments = "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]",
-      .help = "print the memory plan in bytes, and with --load what loading really takes" },
+      .help = "print the memory plan in bytes; with --load what loading takes" },
     { .name = "calibrate", .flags = FLAGS_CALIBRATE, .run = command_calibrate, .max_args = 1,
       .arguments = "IN [-f TEXT] --out FILE | --show FILE",
       .help = "record statistics of a model's activations on a text, for methods that need them",
@@ -142,7 +142,7 @@ const struct command COMMANDS[] = {
                  "and largest magnitudes, ranges and histograms of the inputs of every matrix, computed in "
                  "f32, layer by layer within --memory. The file stores the model's hash and is refused for "
                  "any other model. `--show X --imatrix Y` converts an existing file." },
-    { .name = "quantize", .flags = FLAGS_QUANTIZE, .run = command_quantize, .min_args = 2, .max_args = 2,
+    { .name = "quantize", .group = GROUP_USE, .flags = FLAGS_QUANTIZE, .run = command_quantize, .min_args = 2, .max_args = 2,
       .arguments = "IN OUT -R RECIPE [--calib FILE] [--force]",
       .help = "write a quantized model file",
       .details = "RECIPE is the part of a config line that chooses numbers: a format (q4_K), a method "
@@ -183,7 +183,7 @@ const struct command COMMANDS[] = {
       .details = "Writes one story a line; formats other than md add -log p in nats. With -f, reads one "
                  "text a line and reports whether the grammar can produce it, and if not, how many of its "
                  "first characters it can. `qdyno run --temp 1` produces lines to test." },
-    { .name = "history", .flags = FLAGS_HISTORY, .run = command_history,
+    { .name = "history", .group = GROUP_WATCH, .flags = FLAGS_HISTORY, .run = command_history,
       .arguments = "[--filter TEXT] [--detect [--metric M] | --summary TIME]",
       .help = "list past runs, find changes in them, or sum up a time",
       .details = "--detect orders the results of each model, config, workload and machine by time, divides "
@@ -213,7 +213,7 @@ const struct command COMMANDS[] = {
                  "--metric: the champion. `check` measures the champion and a challenger (CONFIG, default "
                  "the default config; -m another model) in an A/B: status 0 no regression, 1 regression, 2 "
                  "inconclusive, 3 invalid. The stored value is only printed, never compared with." },
-    { .name = "show", .flags = FLAGS_SHOW, .run = command_show, .min_args = 1, .max_args = 1,
+    { .name = "show", .group = GROUP_WATCH, .flags = FLAGS_SHOW, .run = command_show, .min_args = 1, .max_args = 1,
       .arguments = "ID [--capsule]",
       .help = "print a past run again, from the database",
       .details = "With -o sql, the output is not the table but SQL statements that create the run with all "
@@ -226,7 +226,7 @@ const struct command COMMANDS[] = {
                  "failed, was stopped or is still going on has a report, too, which states what is missing. --all "
                  "writes an index sorted by date, a page of the trade-offs between speed, loss and memory, and "
                  "one page for each experiment; it replaces only pages that it wrote before." },
-    { .name = "push", .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
+    { .name = "push", .group = GROUP_WATCH, .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
       .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom | --list | --retry | --drop ID",
       .help = "send the outcome of a run to a monitoring system",
       .details = "Without ID: the newest finished A/B. If the gateway cannot be reached, the outcome is "
@@ -250,7 +250,7 @@ const struct command COMMANDS[] = {
       .help = "delete groups that qdyno pushed to a Pushgateway",
       .details = "A Pushgateway keeps every group until someone deletes it. This command deletes only "
                  "groups that this database recorded as pushed. A group that no longer exists is no error." },
-    { .name = "serve", .flags = FLAGS_SERVE, .run = command_serve, .knob_flags = KNOB_FLAGS_ONE, .work = FOR_ALL | FOR_LOAD,
+    { .name = "serve", .group = GROUP_USE, .flags = FLAGS_SERVE, .run = command_serve, .knob_flags = KNOB_FLAGS_ONE, .work = FOR_ALL | FOR_LOAD,
       .arguments = "[-m MODEL] [-C CONFIG] [--host ADDRESS] [--port N] [--parallel N] [--processes N] [--api-key-file FILE]",
       .help = "serve a model to programs that speak OpenAI's interface",
       .details = "Answers /v1/completions and /v1/chat/completions (also as streams), /v1/models, /tokenize, "
@@ -266,7 +266,7 @@ const struct command COMMANDS[] = {
                  "verdict of every experiment under /metrics until SIGTERM or Ctrl-C (status 0). The "
                  "database is only read. If it is missing, locked or of another version, the page shows "
                  "qdyno_database_up 0. Metric names: docs/monitoring.md." },
-    { .name = "watch", .flags = FLAGS_WATCH, .run = command_watch, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "watch", .group = GROUP_WATCH, .flags = FLAGS_WATCH, .run = command_watch, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[--baseline NAME | -m MODEL -w WORKLOAD -C CONFIG] [--every 30m] [--once] [--webhook "
                    "URL]",
       .help = "measure repeatedly without a user, and raise alerts",
@@ -278,11 +278,11 @@ const struct command COMMANDS[] = {
                  "the database, so a restart repeats no alert. SIGTERM ends the watch with status 0. "
                  "--once: 0 no alert, also in the first round, which has nothing to compare with; 1 a "
                  "warning or worse; 3 not measurable now. Alerts and their thresholds: --print-alerts and docs/alerts.md." },
-    { .name = "doctor", .run = command_doctor,
+    { .name = "doctor", .group = GROUP_WATCH, .run = command_doctor,
       .arguments = "",
       .help = "check what is installed and usable, and say how to fix the rest" },
     { .name = "help", .flags = FLAGS_HELP, .run = command_help, .max_args = 1,
-      .arguments = "[COMMAND | TOPIC | topics] [--man] [--bash | --zsh | --fish]",
+      .arguments = "[COMMAND | TOPIC | topics] [--all] [--man] [--bash | --zsh | --fish]",
       .help = "print help on a command or topic, the man page, or the shell completion" },
     { .name = "complete", .run = command_complete, .hidden = true, .min_args = 1, .max_args = 1,
       .arguments = "LINE",

@@ -63,6 +63,18 @@ static void examples_parse(void **state)
             fail_msg("%s has %d examples, want 2 to 4", COMMANDS[i].name, of_command[i]);
 }
 
+/* The number of lines, none of which may be wider. */
+static int lines_and_width(const char *text, size_t width)
+{
+    int n = 0;
+    for (const char *at = text; *at; n++) {
+        const size_t line = strcspn(at, "\n");
+        if (line > width) fail_msg("%zu columns: %.*s", line, (int)line, at);
+        at += line + (at[line] != '\0');
+    }
+    return n;
+}
+
 static void examples_come_first(void **state)
 {
     (void)state;
@@ -79,6 +91,34 @@ static void examples_come_first(void **state)
     CHECK_CONTAINS(str_text(&text), "--ctk");
     CHECK_CONTAINS(str_text(&text), "qdyno help configs");
     str_free(&text);
+}
+
+/* The first screen fits a small terminal, and the help of each command a larger one, with all its flags. */
+static void short_help_fits(void **state)
+{
+    (void)state;
+    struct str text = { 0 };
+    help_short(&text, NULL);
+    CHECK_LE(lines_and_width(str_text(&text), 82), HELP_SCREEN);
+    int grouped = 0;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const struct command *c = &COMMANDS[i];
+        grouped += c->group != GROUP_NONE;
+        if (c->group != GROUP_NONE) CHECK_CONTAINS(str_text(&text), c->help);
+    }
+    CHECK_GE(grouped, 14);
+    CHECK_CONTAINS(str_text(&text), "help --all");
+    str_free(&text);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const struct command *c = &COMMANDS[i];
+        help_short(&text, c);
+        if (lines_and_width(str_text(&text), 200) > HELP_COMMAND)
+            fail_msg("the help of %s has %d lines", c->name, lines_and_width(str_text(&text), 200));
+        for (const struct cli_flag *f = c->flags; f && f->name; f++) CHECK_CONTAINS(str_text(&text), f->name);
+        if (c->knob_flags != KNOB_FLAGS_NONE) CHECK_CONTAINS(str_text(&text), "qdyno help configs");
+        CHECK_CONTAINS(str_text(&text), "--all`");
+        str_free(&text);
+    }
 }
 
 /* The gates that the topic shows are valid. */
@@ -156,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(examples_parse),
         cmocka_unit_test(examples_come_first),
+        cmocka_unit_test(short_help_fits),
         cmocka_unit_test(topics_say_their_tables),
         cmocka_unit_test(doctor_tells_problems_first),
     };

@@ -99,8 +99,7 @@ static void choices_append(struct str *out, const char *const *choices)
     for (size_t i = 0; choices && choices[i]; i++) str_printf(out, "%s%s", i ? "|" : "", choices[i]);
 }
 
-/* "-c, --ctx N"; "[=N]" where the value may be left out. */
-static void flag_name(struct str *out, const struct cli_flag *f)
+void help_flag_name(struct str *out, const struct cli_flag *f)
 {
     str_printf(out, "%s", f->name);
     if (f->alias) str_printf(out, ", %s", f->alias);
@@ -155,7 +154,7 @@ static void flags_text(struct str *out, const char *title, const struct cli_flag
     str_printf(out, "\n%s\n", title);
     for (; flags->name; flags++) {
         struct str name = { 0 }, text = { 0 };
-        flag_name(&name, flags);
+        help_flag_name(&name, flags);
         flag_help(&text, flags);
         help_line(out, str_text(&name), str_text(&text));
         str_free(&name);
@@ -183,8 +182,7 @@ static void knob_flags_text(struct str *out, const struct command *c)
     if (!all) str_append(out, "  `qdyno help configs` lists all keys.\n");
 }
 
-/* The examples come first: they say the most. */
-static void examples_text(struct str *out, const struct command *c)
+void help_examples(struct str *out, const struct command *c)
 {
     enum { LINE = 58 };
     bool any = false;
@@ -240,7 +238,7 @@ void help_text(struct str *out, const struct command *c)
         return;
     }
     str_printf(out, "qdyno %s - %s\n\n", c->name, c->help);
-    examples_text(out, c);
+    help_examples(out, c);
     str_printf(out, "usage: qdyno %s %s\n", c->name, c->arguments);
     flags_text(out, "Flags", c->flags);
     if (c->knob_flags != KNOB_FLAGS_NONE) knob_flags_text(out, c);
@@ -287,7 +285,7 @@ static void roff_flags(struct str *out, const struct cli_flag *flags)
 {
     for (; flags && flags->name; flags++) {
         struct str name = { 0 }, text = { 0 };
-        flag_name(&name, flags);
+        help_flag_name(&name, flags);
         flag_help(&text, flags);
         roff_item(out, str_text(&name), str_text(&text));
         str_free(&name);

@@ -13,6 +13,11 @@ void help_line(struct str *out, const char *name, const char *text);
 /* A paragraph, followed by an empty line. */
 void help_paragraph(struct str *out, const char *text);
 
+/* "-c, --ctx N"; "[=N]" where the value may be left out. */
+void help_flag_name(struct str *out, const struct cli_flag *f);
+/* The examples of a command, which come first because they say the most; nothing where it has none. */
+void help_examples(struct str *out, const struct command *c);
+
 /* A name and what it means: exit statuses, environment variables. Ends with a NULL name. */
 struct help_row {
     const char *name, *text;

@@ -11,15 +11,15 @@
  * arguments to every user. TIMEOUT_HELP: what --timeout limits. */
 /* clang-format off */
 #define TARGET_FLAGS(VARIABLES, TIMEOUT_HELP)                                                                              \
-    { .name = "--user", .value = "NAME",                                                                     \
+    { .name = "--user", .login = true, .value = "NAME",                                                                     \
       .help = "user of basic authentication; password: --password-file or " VARIABLES "_PASSWORD" },                   \
-    { .name = "--password-file", .value = "FILE", .help = "file with the password of --user" },                            \
-    { .name = "--bearer-file", .value = "FILE", .help = "file with a bearer token (also: " VARIABLES "_BEARER)" },                 \
-    { .name = "--ca", .value = "FILE", .help = "certificate of the authority to trust" },                           \
-    { .name = "--cert", .value = "FILE", .help = "client certificate" },                                     \
-    { .name = "--key", .value = "FILE", .help = "private key of --cert" },                                              \
-    { .name = "--insecure", .help = "do not check the server's certificate" },                               \
-    { .name = "--insecure-credentials",                                                                      \
+    { .name = "--password-file", .login = true, .value = "FILE", .help = "file with the password of --user" },                            \
+    { .name = "--bearer-file", .login = true, .value = "FILE", .help = "file with a bearer token (also: " VARIABLES "_BEARER)" },                 \
+    { .name = "--ca", .login = true, .value = "FILE", .help = "certificate of the authority to trust" },                           \
+    { .name = "--cert", .login = true, .value = "FILE", .help = "client certificate" },                                     \
+    { .name = "--key", .login = true, .value = "FILE", .help = "private key of --cert" },                                              \
+    { .name = "--insecure", .login = true, .help = "do not check the server's certificate" },                               \
+    { .name = "--insecure-credentials", .login = true,                                                                      \
       .help = "send password or token to another host also over http or with --insecure, where others can "   \
               "read them (also: QDYNO_INSECURE_CREDENTIALS=1)" },                                            \
     { .name = "--timeout", .value = "TIME", .kind = FLAG_SECONDS,                                            \
