@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tui/dashboard/actions.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/queue.h"
 
@@ -308,6 +309,7 @@ void dashboard_collect(struct dashboard *d)
     }
     flush_spool(d);
     open_new_page(d);
+    action_follow_forecast(&d->ui, s);
     request_lookups(d);
     ui_clamp(&d->ui, s);
 }

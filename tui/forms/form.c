@@ -125,6 +125,7 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
 uint64_t form_hash(const struct form *f, const char *model)
 {
     uint64_t h = hash_next((uint64_t)f->kind + 1) ^ hash_number(model, strlen(model));
+    h = hash_next(h ^ (uint64_t)f->about); /* the same budget gives another number of blocks in another run */
     for (int i = 0; i < FORMS[f->kind].fields; i++)
         h = hash_next(h ^ hash_number(f->field[i].text, strlen(f->field[i].text)));
     return h ? h : 1;

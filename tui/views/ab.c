@@ -231,25 +231,55 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     detail_row(g, &left, ROLE_DIM, text);
 }
 
-/* The result in words, then what to do next or why there is no verdict, then the progress. */
-static void rows_words(struct grid *g, struct rect in, const struct snapshot *s, int arm)
+/* The sentence on the result, "" before there is one; and what to do next, or why there is no verdict. */
+struct verdict_words {
+    char result[EXPERIMENT_SENTENCE], step[EXPERIMENT_SENTENCE];
+    const char *label; /* of the step */
+};
+
+static void words_make(struct verdict_words *w, const struct snapshot *s, int arm)
 {
     const struct experiment_state *x = &s->experiment;
     const struct comparison *c = experiment_comparison(x, arm);
-    char text[EXPERIMENT_SENTENCE];
+    w->result[0] = '\0';
+    if (c->blocks > 0 || x->phase >= PHASE_DONE) experiment_sentence(w->result, sizeof w->result, x, arm);
+    /* The sentence on an invalid run contains its reason. */
+    const char *why = experiment_verdict(x, arm) == VERDICT_INVALID && x->phase == PHASE_DONE ? ""
+                      : *c->reason                                                            ? c->reason
+                                                                                              : x->reason;
+    w->label = *why ? "why: " : "next: ";
+    if (*why)
+        snprintf(w->step, sizeof w->step, "%s", why);
+    else
+        next_step(s, w->step, sizeof w->step);
+}
+
+enum { STEP_LABEL = 6 }; /* columns of "next: " */
+
+/* The rows of the box that shows all of it, with its frame. */
+static int verdict_rows(struct grid *g, int columns, const struct snapshot *s, int arm)
+{
+    enum { FRAME = 2, SIDES = 4, PROGRESS = 1 };
+    struct verdict_words w;
+    words_make(&w, s, arm);
+    return FRAME + (w.result[0] ? grid_wrap_rows(g, columns - SIDES, w.result) : 0) +
+           MAX(grid_wrap_rows(g, columns - SIDES - STEP_LABEL, w.step), 1) + PROGRESS;
+}
+
+/* The result in words, then the step, then the progress. The last two keep a row each. */
+static void rows_words(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u, int arm)
+{
+    struct verdict_words w;
+    const bool alone = u->zoomed || layout_frame(g->w, g->h).single;
+    const char *more = alone ? "" : "z: all";
     int row = 0;
-    if (c->blocks > 0 || x->phase >= PHASE_DONE)
-        row = grid_wrap(g, rect_rows(in, 0, in.h - 1), ROLE_TEXT,
-                        experiment_sentence(text, sizeof text, x, arm));
+    words_make(&w, s, arm);
+    if (w.result[0]) row = grid_wrap_cut(g, rect_rows(in, 0, MAX(in.h - 2, 1)), ROLE_TEXT, w.result, more);
     if (row < in.h - 1) {
-        /* The sentence on an invalid run contains its reason. */
-        const char *why = experiment_verdict(x, arm) == VERDICT_INVALID && x->phase == PHASE_DONE ? ""
-                          : *c->reason                                                            ? c->reason
-                                                                                                  : x->reason;
         struct pen p = pen_at(g, in, 0, row);
-        pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
+        pen_put(&p, ROLE_DIM, w.label);
         const struct rect rest = { in.x + p.x, in.y + row, MAX(in.w - p.x, 0), in.h - 1 - row };
-        row += MAX(grid_wrap(g, rest, ROLE_TEXT, *why ? why : next_step(s, text, sizeof text)), 1);
+        row += MAX(grid_wrap_cut(g, rest, ROLE_TEXT, w.step, more), 1);
     }
     struct pen p = pen_at(g, in, 0, MIN(row, in.h - 1));
     draw_progress(&p, s);
@@ -269,7 +299,7 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
     if (u->details)
         rows_details(g, in, x, arm);
     else
-        rows_words(g, in, s, arm);
+        rows_words(g, in, s, u, arm);
 }
 
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -286,6 +316,7 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     const int arm = experiment_selected(x, u);
     const struct comparison *c = experiment_comparison(x, arm);
     layout_ab(body, experiment_arms(x), experiment_ranks(x), box);
+    if (!u->details) layout_ab_verdict(box, verdict_rows(g, body.w, s, arm));
     panes_place(g, box, pane_count(VIEW_AB, s), body, u);
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];

@@ -21,10 +21,10 @@ static void row_who(struct grid *g, struct rect in, const struct snapshot *s)
                  steal_limit = contamination_limit(METRIC_CPU_STEAL);
     const bool stolen = b->steal > steal_limit && !(b->others > limit);
     const double share = stolen ? b->steal : b->others;
-    enum { WITH_WORDS = 100 };
+    enum { WITH_WORDS = 100, FRESH_MS = 15000 }; /* older names say nothing about the share beside them */
     char text[400], when[48] = "";
     struct pen p = pen_at(g, in, 1, 0);
-    const bool names = b->is_busy && b->by[0];
+    const bool names = b->is_busy && b->by[0] && s->unix_ms - b->by_ms <= FRESH_MS;
     if (names) snprintf(when, sizeof when, "; %s ago: ", figure_age(s->unix_ms - b->by_ms).text);
     snprintf(text, sizeof text, "%s: %s %s%s (limit %s)%s%s", b->is_busy ? "busy" : "quiet",
              stolen ? "the hypervisor takes" : "other programs use", figure_percent(share).text,

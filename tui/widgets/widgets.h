@@ -187,6 +187,10 @@ void pen_meter(struct pen *p, int columns, double ratio, unsigned style);
 
 /* Wrap `text` at spaces into `area`, at most area.h rows; a longer word is broken. Returns the rows used. */
 int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text);
+/* The same; where rows are missing, the last one ends with "… `more`": what shows the rest. */
+int grid_wrap_cut(struct grid *g, struct rect area, unsigned style, const char *text, const char *more);
+/* The rows that `text` takes in so many columns; draws nothing. */
+int grid_wrap_rows(struct grid *g, int columns, const char *text);
 
 /* ---------------------------------------------------------------- graphs (grid.c) */
 
