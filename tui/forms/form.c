@@ -356,7 +356,7 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
 {
     static const char *const HINTS[ASK_KINDS] = {
         [ASK_LIMIT] =
-            "limits such as memory=8G or kld=0.05 (mean KL divergence); empty: only what fits into memory",
+            "limits such as memory=8G or kld=0.05 (mean KL divergence); empty: what fits into memory, kld=0.02",
         [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
         [ASK_MORE] = "a third configuration, also compared with A; empty: two arms",
         [ASK_QUALITY] =

@@ -71,7 +71,7 @@ int64_t model_summary_longest(const struct model_summary *l, int cache, int64_t 
 
 /* Text shown over a view and scrolled by the person: the output of a command, or two runs compared. */
 
-enum { PAGE_LINES = 240, PAGE_TEXT = 416 };
+enum { PAGE_LINES = 240, PAGE_TEXT = 1000 };
 
 enum page_tone { PAGE_PLAIN, PAGE_HEAD, PAGE_DIM, PAGE_GOOD, PAGE_BAD, PAGE_UNSURE };
 
@@ -91,6 +91,10 @@ void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ..
     __attribute__((format(printf, 3, 4)));
 
 int text_page_columns(const struct text_page *p); /* columns of the widest line */
+
+/* The page laid out for a width (page_fit.c): tables of Markdown, as commands print them into a pipe, become
+ * columns, or one line for each figure where these are too wide; other lines are wrapped. */
+void text_page_fit(struct text_page *out, const struct text_page *page, int columns);
 
 /* ---------------------------------------------------------------- the snapshot (snapshot.c) */
 

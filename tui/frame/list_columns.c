@@ -528,7 +528,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "workload", .width = 9, .wide = { { 47, 14 } }, .text = load_workload },
         { .title = "config", .gap = 1, .text = load_config, .config = true },
         { .title = "n", .width = 6, .from = 47, .right = true, .text = load_number, .value = load_requests },
-        { .title = "TTFT", .width = 7, .right = true, .text = load_ttft_text, .value = load_ttft },
+        { .title = "TTFT", .width = 7, .from = 47, .right = true, .text = load_ttft_text, .value = load_ttft },
         { .title = "ITL", .width = 7, .right = true, .text = load_itl_text, .value = load_itl },
         { .title = "prefill/s", .width = 10, .from = 70, .right = true, .text = load_prefill_text,
           .value = load_prefill },
@@ -561,7 +561,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "", .width = 1, .text = candidate_mark, .style = candidate_style },
         { .title = "configuration", .gap = 1, .text = candidate_config, .style = candidate_style, .config = true },
         { .title = "tok/s", .width = 8, .right = true, .text = candidate_rate_text, .value = candidate_rate, .style = candidate_style },
-        { .title = "", .width = 9, .gap = 1, .wide = { { 70, 23 }, { 110, 46 } } }, /* the interval as a bar */
+        { .title = "", .width = 9, .gap = 1, .wide = { { 70, 23 }, { 150, 46 } }, .hidden = candidate_no_interval }, /* it as a bar */
         { .title = "memory", .width = 8, .right = true, .text = candidate_memory, .value = candidate_bytes, .style = candidate_style },
         { .title = "KLD, nats", .width = 11, .right = true, .text = candidate_loss_text, .value = candidate_loss,
           .style = candidate_loss_style } } },

@@ -10,6 +10,7 @@
 struct arm_column {
     const char *head;
     int columns;
+    int metric; /* which figure it shows; METRIC_COUNT: the one that is compared; 0: always there */
     struct figure (*show)(const struct experiment_arm *a);
 };
 
@@ -62,21 +63,41 @@ static struct figure show_cells(const struct experiment_arm *a)
 
 /* The most important first: a narrow screen shows only those that fit. */
 static const struct arm_column COLUMNS[] = {
-    { .head = "metric", .columns = 9, .show = show_rate },
-    { .head = "prefill/s", .columns = 11, .show = show_prefill },
-    { .head = "decode/s", .columns = 10, .show = show_decode },
-    { .head = "TTFT", .columns = 8, .show = show_ttft },
+    { .head = "metric", .columns = 9, .show = show_rate, .metric = METRIC_COUNT },
+    { .head = "prefill/s", .columns = 11, .show = show_prefill, .metric = METRIC_PREFILL_RATE },
+    { .head = "decode/s", .columns = 10, .show = show_decode, .metric = METRIC_DECODE_RATE },
+    { .head = "TTFT", .columns = 8, .show = show_ttft, .metric = METRIC_TTFT },
     { .head = "ITL p50", .columns = 9, .show = show_p50 },
     { .head = "p99", .columns = 8, .show = show_p99 },
     { .head = "peak", .columns = 7, .show = show_peak },
     { .head = "cells", .columns = 7, .show = show_cells },
-    { .head = "PPL", .columns = 8, .show = show_ppl },
+    { .head = "PPL", .columns = 8, .show = show_ppl, .metric = METRIC_PERPLEXITY },
     { .head = "weights", .columns = 9, .show = show_weights },
     { .head = "KV", .columns = 7, .show = show_kv },
 };
 
-static void row_figures(struct grid *g, struct rect in, int row, const struct experiment_arm *a, int arm)
+/* A column is left out where the workload cannot give its figure (a decode has no first token after a
+ * prompt), and the compared metric where it has a column of its own. */
+static bool column_shown(const struct arm_column *c, const struct experiment_state *x)
 {
+    const struct workload *w = &x->spec.workload;
+    const bool tokens = !workload_is_load(w) && !w->train && !*w->eval_file;
+    const int compared = (int)(experiment_metric(x) - METRICS);
+    for (int i = 0; i < experiment_arms(x) && c->metric < METRIC_COUNT; i++)
+        if (isfinite(x->arm[i].value[c->metric])) return true;
+    switch (c->metric) {
+    case METRIC_COUNT: return compared != METRIC_PREFILL_RATE && compared != METRIC_DECODE_RATE;
+    case METRIC_PREFILL_RATE:
+    case METRIC_TTFT: return !tokens || w->prompt > 0 || x->spec.by_arm;
+    case METRIC_DECODE_RATE: return !tokens || w->gen > 0 || x->spec.by_arm;
+    case METRIC_PERPLEXITY: return !tokens;
+    default: return true;
+    }
+}
+
+static void row_figures(struct grid *g, struct rect in, int row, const struct experiment_state *x, int arm)
+{
+    const struct experiment_arm *a = arm < 0 ? NULL : &x->arm[arm]; /* -1: the heads */
     struct pen p = pen_at(g, in, 0, row);
     if (a)
         pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c  ", 'A' + arm);
@@ -88,6 +109,7 @@ static void row_figures(struct grid *g, struct rect in, int row, const struct ex
         return;
     }
     for (size_t i = 0; i < COUNT_OF(COLUMNS) && pen_left(&p) >= COLUMNS[i].columns; i++) {
+        if (!column_shown(&COLUMNS[i], x)) continue;
         struct figure f = a ? COLUMNS[i].show(a) : (struct figure){ "" };
         const char *text = a ? f.text : COLUMNS[i].head;
         pen_field_right(&p, COLUMNS[i].columns, !a || !strcmp(text, "n/a") ? ROLE_DIM : ROLE_TEXT, text);
@@ -169,9 +191,9 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     }
     row_config(g, in, 0, &x->arm[0], 0);
     row_config(g, in, 1, &x->arm[1], 1);
-    row_figures(g, in, 2, NULL, 0);
-    row_figures(g, in, 3, &x->arm[0], 0);
-    row_figures(g, in, 4, &x->arm[1], 1);
+    row_figures(g, in, 2, x, -1);
+    row_figures(g, in, 3, x, 0);
+    row_figures(g, in, 4, x, 1);
 }
 
 /* Append a line to the figures behind the verdict: wrapped, as far as there are rows. */

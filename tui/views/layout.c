@@ -157,7 +157,8 @@ void layout_quality(struct rect body, struct rect box[QUALITY_PANES])
 
 void layout_load(struct rect body, struct rect box[LOAD_PANES])
 {
-    const int top = body.h / 2, left = body.w / 2, quarter = body.h / 4;
+    enum { WIDE = 110 }; /* below, a list of configurations needs more than half */
+    const int top = body.h / 2, left = body.w < WIDE ? body.w * 52 / 100 : body.w / 2, quarter = body.h / 4;
     if (is_column(body)) {
         layout_stack(body, (const int[LOAD_PANES]){ quarter, quarter, quarter, 0 }, box, LOAD_PANES);
         return;

@@ -18,9 +18,13 @@ static const struct stored_load *load_selected(const struct snapshot *s, const s
 static void box_requests(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct load_results *l = &s->load;
-    const struct list_view list = {
-        .g = g, .box = area, .title = "Requests by workload", .note = "TTFT and ITL: medians", .s = s, .u = u
-    };
+    const struct list_view list = { .g = g,
+                                    .box = area,
+                                    .title = "Requests by workload",
+                                    .note = area.w < 58 ? "medians; tok/s: with stalls"
+                                                        : "TTFT, ITL: medians; tok/s: with stalls",
+                                    .s = s,
+                                    .u = u };
     struct rect in = list_draw(&list);
     if (l->lines <= 0)
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,

@@ -215,12 +215,16 @@ static void box_list(struct grid *g, struct rect area, const struct snapshot *s,
     enum { FRAME_AND_HEADING = 3 };
     const struct tune_watch *t = &s->tune;
     const struct bar_scale b = bar_scale_of(t, t->rows, 0, 0);
-    char title[128] = "Candidates, best first";
+    char title[160] = "Candidates, best first by the goal", bars[64] = "";
     if (b.hi > b.lo)
-        snprintf(title, sizeof title,
-                 area.w < 70 ? "Candidates (bars: 95 %% intervals, %s to %s)"
-                             : "Candidates, best first (bars: 95 %% intervals, %s to %s)",
-                 figure_number(b.lo).text, figure_number(b.hi).text);
+        snprintf(bars, sizeof bars, " (bars: 95 %% intervals, %s to %s)", figure_number(b.lo).text,
+                 figure_number(b.hi).text);
+    if (*bars)
+        snprintf(title, sizeof title, "%s%s",
+                 area.w < 80    ? "Candidates"
+                 : area.w < 110 ? "Candidates, best first by the goal"
+                                : "Candidates, best first by the goal: speed, memory and loss",
+                 bars);
     const struct rect in = list_draw(&(struct list_view){ .g = g,
                                                           .box = area,
                                                           .title = title,

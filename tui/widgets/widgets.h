@@ -163,8 +163,8 @@ void grid_text(const struct grid *g, struct str *out);
 int text_columns(const char *text); /* columns a UTF-8 text takes */
 
 /* Shorten a line of comma-separated settings to `columns`. The settings that all of the n other lines have,
- * too, give way to "…" first, so that different lines stay different; what is still too long loses its
- * middle. A line that fits is copied. Returns buf. */
+ * too, give way to "…" first, then those that most of them have, so that different lines stay different; a
+ * single setting that is still too long loses its middle. A line that fits is copied. Returns buf. */
 const char *text_shorten(const char *text, const char *const *others, int n, int columns, char *buf,
                          size_t size);
 
