@@ -554,6 +554,10 @@ static void the_title_names_what_runs(void **state)
     CHECK(!strstr(text, "block 1 "));
     CHECK(!strstr(text, "ETA"));
     free(text);
+    u.view = VIEW_AB;
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "next: the blocks are over");
+    free(text);
     free(s);
 }
 

@@ -535,10 +535,10 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
     [VIEW_SETTINGS] = { .items = "settings", .count = knob_count, .holds = knob_holds, .column = {
         { .title = "key", .width = 17, .text = knob_key, .style = knob_key_style },
-        { .title = "default", .width = VALUES, .text = knob_default, .hidden = knob_some_arms },
+        { .title = "default", .width = VALUES, .gap = 1, .text = knob_default, .hidden = knob_some_arms },
         { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = knob_nothing_applied,
           .style = bold },
-        { .title = "A", .width = VALUES, .text = knob_arm_a, .hidden = knob_no_arms },
+        { .title = "A", .width = VALUES, .gap = 1, .text = knob_arm_a, .hidden = knob_no_arms },
         { .title = "B", .width = VALUES, .gap = 1, .text = knob_arm_b, .hidden = knob_no_arms, .style = knob_arm_b_style },
         { .title = "", .width = 2, .gap = 1, .text = knob_difference, .hidden = knob_no_arms,
           .style = knob_difference_style },

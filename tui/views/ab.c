@@ -343,8 +343,9 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];
     snprintf(title, sizeof title,
-             "Effect, %c against A: %d block%s (dot: one block, band: %.3g%% interval so far)", 'A' + arm,
-             c->blocks, str_plural(c->blocks), 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)));
+             "Effect, %c against A: %d block%s (dot: one block, band: %.3g%% interval%s)", 'A' + arm,
+             c->blocks, str_plural(c->blocks), 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
+             x->phase < PHASE_DONE ? " so far" : "");
     struct rect in = grid_box(g, box[AB_EFFECT], title, NULL);
     draw_effect(g, rect_rows(in, 0, in.h - 1), x, arm);
     draw_axis(g, rect_rows(in, in.h - 1, 1), x, arm);

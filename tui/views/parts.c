@@ -507,6 +507,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size,
                  "%c leads: confirming on new blocks, because the best of several arms is overestimated",
                  'A' + MAX(x->headline, 1));
+    } else if (x->phase == PHASE_QUALITY) {
+        snprintf(buf, size, "the blocks are over; the quality of each arm is measured once, then the result");
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells are finishing");
     } else if (x->blocks_needed > 0) {

@@ -27,7 +27,7 @@ struct line_words {
         const char *text;
         size_t gap, bytes; /* separators before it; its own */
         int others;
-        bool dropped;
+        bool dropped, stays;
     } word[WORDS];
 };
 
@@ -39,8 +39,9 @@ static void words_split(struct line_words *l, const char *text, const char *cons
         struct word *w = &l->word[l->n++];
         *w = (struct word){ .text = text, .gap = strspn(text, SEPARATORS) };
         w->bytes = l->n == WORDS ? strlen(text + w->gap) : strcspn(text + w->gap, SEPARATORS);
+        w->stays = w->bytes == 2 && !strncmp(text + w->gap, "vs", 2); /* between two arms */
         for (int i = 0; i < n; i++) w->others += line_has_word(others[i], text + w->gap, w->bytes);
-        w->dropped = w->bytes > 0 && w->others == n;
+        w->dropped = w->bytes > 0 && w->others == n && !w->stays;
         text += w->gap + w->bytes;
     }
 }
@@ -64,7 +65,7 @@ static int words_commonest(const struct line_words *l)
 {
     int at = -1, kept = 0;
     for (int i = 0; i < l->n; i++) {
-        if (l->word[i].dropped) continue;
+        if (l->word[i].dropped || l->word[i].stays) continue;
         kept++;
         if (at < 0 || l->word[i].others >= l->word[at].others) at = i;
     }
