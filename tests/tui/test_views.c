@@ -538,88 +538,6 @@ static void busy_names_and_offers(void **state)
     free(s);
 }
 
-/* While quality is measured no block runs, and a time that has passed is unknown, not 0:00. */
-static void the_title_names_what_runs(void **state)
-{
-    (void)state;
-    struct snapshot *s = fixture_running();
-    struct ui u = { .view = VIEW_LIVE };
-    s->experiment.phase = PHASE_QUALITY;
-    s->experiment.block = -1;
-    s->experiment.cell_done = 10;
-    s->experiment.cell_of = 16;
-    s->experiment.eta_s = NAN;
-    char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "● measuring quality 10/16");
-    CHECK(!strstr(text, "block 1 "));
-    CHECK(!strstr(text, "ETA"));
-    free(text);
-    u.view = VIEW_AB;
-    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "next: the blocks are over");
-    free(text);
-    free(s);
-}
-
-/* A search that was started while an A/B runs is in the queue: its view says so, and s is not offered,
- * because it would stop the A/B. */
-static void a_search_that_waits_says_so(void **state)
-{
-    (void)state;
-    struct snapshot *s = fixture_running();
-    struct ui u = { .view = VIEW_TUNE };
-    s->queued = 2;
-    s->queue[0] = (struct queued_job){ .id = 1, .kind = "bench", .line = "bench -m a.gguf" };
-    s->queue[1] = (struct queued_job){ .id = 2, .kind = "tune", .line = "tune -m a.gguf --goal balanced" };
-    char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "The search waits in the queue as number 2, until the running experiment has ended");
-    CHECK(!strstr(text, "good enough, stop"));
-    CHECK_CONTAINS(text, "& queue");
-    free(text);
-    s->queued = 0;
-    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "t finds the best setting");
-    free(text);
-    free(s);
-}
-
-/* What --read-only never allows is not offered. */
-static void read_only_offers_nothing_that_it_refuses(void **state)
-{
-    (void)state;
-    struct snapshot *s = fixture_idle();
-    struct ui u = { .view = VIEW_LIVE };
-    char *text = draw(s, &u, 200, 60, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "f quantize");
-    CHECK_CONTAINS(text, "t tune");
-    free(text);
-    u.read_only = true;
-    text = draw(s, &u, 200, 60, GLYPHS_BRAILLE);
-    CHECK(!strstr(text, "f quantize"));
-    CHECK(!strstr(text, "t tune"));
-    CHECK(!strstr(text, "find the best setting"));
-    free(text);
-    free(s);
-}
-
-/* A text that does not fit says what shows the rest of it; the next step is always there. */
-static void a_long_verdict_is_not_cut_in_silence(void **state)
-{
-    (void)state;
-    struct snapshot *s = fixture_arms();
-    struct ui u = { .view = VIEW_AB };
-    char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
-    CHECK_CONTAINS(text, "z: all");
-    CHECK_CONTAINS(text, "next: ");
-    free(text);
-    u.pane[VIEW_AB] = AB_VERDICT + 1;
-    u.zoomed = true;
-    text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
-    CHECK(!strstr(text, "z: all"));
-    free(text);
-    free(s);
-}
-
 static void quit_asks_and_refusals_show(void **state)
 {
     (void)state;
@@ -667,10 +585,6 @@ int main(void)
         cmocka_unit_test(a_prediction_is_one_figure),
         cmocka_unit_test(busy_names_and_offers),
         cmocka_unit_test(too_small),
-        cmocka_unit_test(the_title_names_what_runs),
-        cmocka_unit_test(a_search_that_waits_says_so),
-        cmocka_unit_test(read_only_offers_nothing_that_it_refuses),
-        cmocka_unit_test(a_long_verdict_is_not_cut_in_silence),
         cmocka_unit_test(quit_asks_and_refusals_show),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

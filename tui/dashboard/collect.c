@@ -310,6 +310,7 @@ void dashboard_collect(struct dashboard *d)
     dashboard_watch_busy(d);
     collect_cost(d);
     collect_events(s);
+    if (d->screen) snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);

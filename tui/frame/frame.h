@@ -249,6 +249,10 @@ struct interval snapshot_decode_rate(const struct snapshot *s, const char *line,
 /* The same of a row of the advice: one on a GPU may have the line of another row. */
 struct interval advice_decode_rate(const struct advice *a, int *runs);
 
+/* On a busy machine one block after the other is disturbed: such messages in a row become one, with their
+ * number, so that they do not hide the others. */
+void snapshot_fold_log(struct snapshot *s);
+
 /* Does this row of the advice stand for all configurations that hardly anything is known about? */
 bool snapshot_is_folded(const struct snapshot *s, int row);
 
