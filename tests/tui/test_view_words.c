@@ -82,6 +82,11 @@ static void read_only_offers_nothing_that_it_refuses(void **state)
     CHECK(!strstr(text, "t tune"));
     CHECK(!strstr(text, "find the best setting"));
     free(text);
+    s->busy.is_busy = true;
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "busy: other programs use");
+    CHECK(!strstr(text, "measure under load"));
+    free(text);
     free(s);
 }
 

@@ -10,7 +10,7 @@ int busy_rows(const struct snapshot *s, const struct ui *u)
 {
     const bool starts_here = u->view == VIEW_LIVE && !snapshot_is_running(s) && !s->tune.running;
     if (u->view != VIEW_AB && u->view != VIEW_TUNE && !starts_here) return 0;
-    return s->busy.is_busy || u->when_busy != BUSY_ANYHOW || u->until_quiet ? 2 : 0;
+    return s->busy.is_busy || u->when_busy != BUSY_ANYHOW || u->until_quiet ? (u->read_only ? 1 : 2) : 0;
 }
 
 /* "other programs use 78 % of the processors (limit 10 %); 3 s ago: cc1 40 %, ld 12 %" */
@@ -71,5 +71,5 @@ static void row_choices(struct grid *g, struct rect in, const struct snapshot *s
 void draw_busy(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     row_who(g, rect_rows(area, 0, 1), s);
-    row_choices(g, rect_rows(area, 1, 1), s, u);
+    if (area.h > 1) row_choices(g, rect_rows(area, 1, 1), s, u);
 }
