@@ -36,13 +36,15 @@ static double most_left(const struct experiment *x)
 }
 
 /* How many more blocks it takes is an estimate that grows and shrinks with the noise, and a time that grows
- * while somebody waits for it is worse than none. So what is shown is the latest end, and it only falls. */
+ * while somebody waits for it is worse than none. So what is shown is the latest end, and it only falls. Work
+ * that goes on beyond that end takes an unknown time, not none. */
 void experiment_count_down(struct experiment *x)
 {
     const double left = most_left(x);
     struct experiment_state *s = state_edit(x);
     s->elapsed_s = experiment_elapsed(x);
-    if (!isnan(left)) s->eta_s = fmax(isnan(s->eta_s) ? left : fmin(s->eta_s, left), 0);
+    if (left > 0) s->eta_s = isnan(s->eta_s) ? left : fmin(s->eta_s, left);
+    if (left <= 0) s->eta_s = NAN;
     state_done(x);
 }
 

@@ -322,6 +322,7 @@ struct experiment_forecast {
     int control;                  /* blocks of the A/A control */
     int wanted;                   /* blocks of a verdict at least, those of the control included */
     int given;                    /* blocks that the budget gives */
+    bool quality_on_top;          /* it does not fit into the budget and follows it */
     bool resumed;                 /* both are about further blocks of a run that is continued */
     double budget_s, needed_s;    /* the budget; one that is enough for `wanted` */
     char budget[FORECAST_BUDGET]; /* the latter as --budget takes it: "12m" */
@@ -538,6 +539,10 @@ struct experiment_state {
         char kind[12], text[320];
     } event[EXPERIMENT_EVENTS]; /* newest last */
 };
+/* The time that an undecided run needs for a verdict, as --budget takes it ("3m"), with a tenth to spare; "":
+ * not known, because no block that counts was timed or no number of further blocks would decide. Pure.
+ * Returns buf. */
+char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x);
 /* How an arm is divided among processes. */
 struct parallel experiment_arm_parallel(const struct experiment_state *s, int arm);
 /* The known ranks of all arms together. */

@@ -66,6 +66,7 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
     const double reserved = quality_s <= 0.5 * left ? quality_s : 0; /* else it comes on top of the budget */
     f->block_s = block_s;
     f->quality_s = quality_s;
+    f->quality_on_top = !(quality_s <= 0.5 * left);
     f->control = MAX(s->control_blocks, 0);
     f->wanted = blocks_wanted(s);
     f->given = (int)fmin(fmax(floor((left - reserved) / block_s), 0), EXPERIMENT_BLOCKS);
@@ -185,6 +186,14 @@ static bool times_predicted(struct arm_time *t, const struct experiment_spec *s,
     return ok;
 }
 
+char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x)
+{
+    const double seconds = 1.1 * experiment_counted_block_s(x) * x->blocks_needed;
+    buf[0] = '\0';
+    if (seconds > 0) forecast_budget(buf, seconds);
+    return buf;
+}
+
 /* A run that is continued has timed its blocks and knows about how many are missing. */
 static bool forecast_resumed(struct experiment_forecast *f, const struct experiment_spec *s, struct db *d)
 {
@@ -264,6 +273,19 @@ static void put_time(struct str *s, double seconds)
         str_printf(s, "%.2g h", seconds / 3600);
 }
 
+/* The quality is part of the budget, or comes on top of it (forecast_of). */
+static void put_quality(struct str *s, const struct experiment_forecast *f)
+{
+    if (f->quality_s == 0) return;
+    if (isnan(f->quality_s)) {
+        str_append(s, "; measuring quality takes an unknown time more");
+        return;
+    }
+    str_append(s, "; measuring quality takes about ");
+    put_time(s, f->quality_s);
+    str_append(s, f->quality_on_top ? " more, on top of the budget" : ", within the budget");
+}
+
 char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_forecast *f)
 {
     struct str s = { 0 };
@@ -281,6 +303,7 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",
                    f->wanted);
         if (f->control) str_printf(&s, ", %d of them for the control", f->control);
+        put_quality(&s, f);
     }
     snprintf(buf, FORECAST_TEXT, "%s", str_text(&s));
     str_free(&s);

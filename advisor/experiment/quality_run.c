@@ -105,6 +105,9 @@ enum flow quality_run(struct experiment *x)
     struct experiment_state *s = state_edit(x);
     s->phase = PHASE_QUALITY;
     s->block = s->slot = -1;
+    s->live_tok_s = NAN; /* the rate of the last cell is none of what runs now */
+    s->cell_done = s->cell_of = 0;
+    snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", PHASE);
     state_done(x);
     processes_end(x);
     x->budget.quality_begun_s = experiment_elapsed(x);

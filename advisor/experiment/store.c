@@ -283,10 +283,28 @@ static void rebuild_incomplete(struct experiment_state *s, enum cell_phase phase
     estimand_use(s, s->estimand);
 }
 
+/* A complete block takes until its last cell ends. It began when the one before it ended: processes that
+ * start between two blocks belong to it. A longer gap is a pause, or the time until the run was resumed. */
+static void rebuild_block_time(struct run_totals *l, const struct cell_row *cells, int n, double *ended_s)
+{
+    double begun = INFINITY, ended = 0;
+    for (int i = 0; i < n; i++) {
+        const double at = (double)cells[i].started_ms * 1e-3;
+        begun = fmin(begun, at);
+        ended = fmax(ended, at + fmax(cells[i].seconds, 0));
+    }
+    const double gap = begun - *ended_s, inside = ended - begun;
+    if (!(inside > 0)) return;
+    l->blocks_s += inside + (gap > 0 && gap < inside ? gap : 0);
+    l->timed_blocks++;
+    *ended_s = ended;
+}
+
 static enum err_code rebuild_cells(struct experiment_state *s, struct run_totals *l, struct db *d,
                                    const struct cell_row *cells, int n, bool discard_open, struct err *why)
 {
     enum err_code rc = ERR_OK;
+    double ended_s = -INFINITY; /* of the block before */
     for (int i = 0; i < n && !rc;) {
         const struct cell_row *c = &cells[i];
         char *hash = c->arm >= 0 && c->arm < s->spec.arms ? l->work_hash[work_of_arm(&s->spec, c->arm)]
@@ -319,6 +337,7 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct run_totals
         }
         json_decref(echo);
         values.disturbed = b.disturbed;
+        if (!b.interrupted) rebuild_block_time(l, c, b.n, &ended_s);
         if (!b.interrupted && block_arms(&values, s, c, b.n, in_turns))
             rc = rebuild_block(s, l, d, c, &values, why);
         else if (b.discarded && !b.interrupted)

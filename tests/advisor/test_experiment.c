@@ -55,6 +55,8 @@ static void check_reload(const struct bench *b)
     assert_string_equal(t->reason, b->s.reason);
     assert_string_equal(t->machine_id, b->s.machine_id);
     assert_int_equal(t->cell_repeats, b->s.cell_repeats);
+    /* the time of a block, from which follows what more blocks would take */
+    if (t->complete) assert_true(t->block_s > 0);
     assert_int_equal(t->headline, b->s.headline);
     assert_int_equal(t->confirming, b->s.confirming);
     if (b->s.phase == PHASE_DONE && b->s.verdict != VERDICT_INVALID)

@@ -61,6 +61,26 @@ static void test_arithmetic(void **state)
     assert_true(f.wanted > 10);
 }
 
+/* The time for quality is said, and whether the budget holds it. */
+static void test_quality_is_said(void **state)
+{
+    (void)state;
+    struct experiment_forecast f;
+    char text[FORECAST_TEXT];
+    struct experiment_spec s = spec_of("tg64", 2);
+    s.budget_s = 40;
+    forecast_of(&f, &s, 0, 1.5, 174);
+    assert_non_null(strstr(experiment_forecast_text(text, &f),
+                           "; measuring quality takes about 2.9 min more, on top of the budget"));
+    forecast_of(&f, &s, 0, 1.5, 12);
+    assert_non_null(strstr(experiment_forecast_text(text, &f),
+                           "; measuring quality takes about 12 s, within the budget"));
+    forecast_of(&f, &s, 0, 1.5, NAN);
+    assert_non_null(strstr(experiment_forecast_text(text, &f), "unknown time more"));
+    forecast_of(&f, &s, 0, 1.5, 0);
+    assert_null(strstr(experiment_forecast_text(text, &f), "quality"));
+}
+
 static void test_unknown(void **state)
 {
     (void)state;
@@ -111,6 +131,8 @@ static void test_one_hash_for_one_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_hash_for_one_file),
-                                        cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_unknown) };
+                                        cmocka_unit_test(test_arithmetic),
+                                        cmocka_unit_test(test_quality_is_said),
+                                        cmocka_unit_test(test_unknown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,6 +199,27 @@ static void an_undecided_run_continues_with_more_time(void **state)
     CHECK_EQ(e.requests, 0);
     CHECK_EQ(u.form.kind, FORM_RESUME);
     CHECK_STR(u.form.field[0].text, "2m");
+    /* where the run knows what it lacks, the form proposes that: 24 more blocks of 20 s */
+    u.form.kind = FORM_CLOSED;
+    s->experiment.block_s = 20;
+    s->experiment.complete = s->experiment.blocks;
+    s->experiment.blocks_needed = 24;
+    press(&u, s, 'r');
+    CHECK_STR(u.form.field[0].text, "9m");
+    /* a run that is not on screen is read first; what a person typed stays */
+    s->forecast_of = form_hash(&u.form, s->model_path);
+    s->forecast = (struct experiment_forecast){ .wanted = 3, .given = 1, .budget = "2m" };
+    action_follow_forecast(&u, s);
+    CHECK_STR(u.form.field[0].text, "2m");
+    u.form.field[0].touched = true;
+    s->forecast_of = form_hash(&u.form, s->model_path);
+    snprintf(s->forecast.budget, sizeof s->forecast.budget, "7m");
+    action_follow_forecast(&u, s);
+    CHECK_STR(u.form.field[0].text, "2m");
+    /* the same text about another run is another question */
+    struct form other = u.form;
+    other.about++;
+    CHECK(form_hash(&other, s->model_path) != form_hash(&u.form, s->model_path));
     form_put(&u.form, 0, "12m");
     e = press(&u, s, UI_KEY_ENTER);
     CHECK(e.requests & REQUEST_START_EXPERIMENT);

@@ -111,6 +111,22 @@ static void commands(void **state)
     struct snapshot *s = fixture_done(VERDICT_BETTER);
     assert_string_equal(equivalent_command(DO_NEW_AB, &u, s, buf, sizeof buf),
                         "qdyno ab -m /models/stories15M-f16.gguf q8_0,threads=2 q4_0,threads=2 -w tg128");
+    /* what the person asked for is part of it */
+    snprintf(s->experiment.spec.quality_file, sizeof s->experiment.spec.quality_file, "/t/my text.txt");
+    s->experiment.spec.budget_s = 40;
+    s->experiment.spec.margin = 0.025;
+    assert_string_equal(equivalent_command(DO_NEW_AB, &u, s, buf, sizeof buf),
+                        "qdyno ab -m /models/stories15M-f16.gguf q8_0,threads=2 q4_0,threads=2 -w tg128 "
+                        "--quality='/t/my text.txt' --margin 2.5% --budget 40s");
+    assert_string_equal(memory_command(s, buf, sizeof buf),
+                        "qdyno fit -m /models/stories15M-f16.gguf -c 512,2048 -C kv=q8_0");
+    assert_string_equal(experts_command(s, buf, sizeof buf),
+                        "qdyno info -m /models/stories15M-f16.gguf --experts TEXT");
+    u.view = VIEW_MODEL;
+    u.pane[VIEW_MODEL] = MODEL_MEMORY + 1;
+    assert_string_equal(equivalent_command(DO_VIEW_MODEL, &u, s, buf, sizeof buf),
+                        "qdyno fit -m /models/stories15M-f16.gguf -c 512,2048 -C kv=q8_0");
+    u.view = VIEW_LIVE;
     assert_string_equal(equivalent_command(DO_PUSH, &u, s, buf, sizeof buf),
                         "qdyno push 12 --url http://127.0.0.1:9091");
     u.view = VIEW_HISTORY;

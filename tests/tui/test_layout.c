@@ -115,6 +115,24 @@ static void smallest_holds_everything(void **state)
     CHECK_GE(ab[AB_VERDICT].h, 6);
 }
 
+/* A long verdict takes rows from the effect, which keeps its axis and a plot. */
+static void the_verdict_grows_upwards(void **state)
+{
+    (void)state;
+    struct rect ab[AB_PANES];
+    const struct layout l = layout_frame(120, 36);
+    layout_ab(l.body, 2, 0, ab);
+    const int before = ab[AB_VERDICT].h, both = before + ab[AB_EFFECT].h;
+    layout_ab_verdict(ab, before - 1);
+    CHECK_EQ(ab[AB_VERDICT].h, before);
+    layout_ab_verdict(ab, before + 3);
+    CHECK_EQ(ab[AB_VERDICT].h, before + 3);
+    CHECK_EQ(ab[AB_VERDICT].y, ab[AB_EFFECT].y + ab[AB_EFFECT].h);
+    layout_ab_verdict(ab, 100);
+    CHECK_EQ(ab[AB_EFFECT].h, 6);
+    CHECK_EQ(ab[AB_VERDICT].h, both - 6);
+}
+
 /* 60x34: the smallest screen with all boxes in one column. */
 static void column_holds_everything(void **state)
 {
@@ -151,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size),
         cmocka_unit_test(smallest_holds_everything),
+        cmocka_unit_test(the_verdict_grows_upwards),
         cmocka_unit_test(column_holds_everything),
         cmocka_unit_test(more_rows_show_more),
     };

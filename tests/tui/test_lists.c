@@ -268,7 +268,54 @@ static void shortened_lines_stay_different(void **state)
     }
     assert_string_equal(short_line[0], "q4_K,…,kv=q8_0,…");
     assert_string_equal(text_shorten("q8_0", LINES, 3, 20, short_line[0], 200), "q8_0");
+    /* what only some lines have tells them apart: it stays, wherever in the line it is */
+    static const char *const SEARCH[] = {
+        "affinity=spread,act=int8,kv=q8_0,hugepages=off,repack=on,compile=autotune",
+        "affinity=spread,act=int8,hugepages=off,repack=on,compile=autotune",
+        "affinity=spread,act=int8,hugepages=all,repack=on,compile=autotune",
+        "affinity=spread,act=int8,hugepages=off,repack=off,compile=autotune",
+    };
+    char row[COUNT_OF(SEARCH)][200];
+    for (size_t i = 0; i < COUNT_OF(SEARCH); i++) {
+        text_shorten(SEARCH[i], SEARCH, COUNT_OF(SEARCH), 30, row[i], sizeof row[i]);
+        CHECK_GE(30, text_columns(row[i]));
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(row[i], row[k]);
+    }
+    CHECK_CONTAINS(row[0], "kv=q8_0");
+    CHECK_CONTAINS(row[2], "hugepages=all");
+    CHECK_CONTAINS(row[3], "repack=off");
     assert_string_equal(text_shorten("abcdefghijklmnop", NULL, 0, 9, short_line[0], 200), "abcd…mnop");
+}
+
+/* What a command prints into a pipe is Markdown: on the screen it is a table, or a list where that is too
+ * wide, and nothing lies beyond the right edge. */
+static void a_page_fits_the_screen(void **state)
+{
+    (void)state;
+    struct text_page *page = calloc(1, sizeof *page), *fits = calloc(1, sizeof *fits);
+    text_page_put(page, PAGE_PLAIN, "| config | tok/s |");
+    text_page_put(page, PAGE_PLAIN, "| ------ | ----: |");
+    text_page_put(page, PAGE_PLAIN, "| a\\|b    |   9.5 |");
+    text_page_put(page, PAGE_PLAIN, "| default | 12.25 |");
+    text_page_put(page, PAGE_PLAIN, "run 5; to print it again: qdyno show 5");
+    text_page_fit(fits, page, 60);
+    CHECK_EQ(fits->count, 4);
+    CHECK_STR(fits->line[0].text, "config   tok/s");
+    CHECK_STR(fits->line[1].text, "a|b        9.5");
+    CHECK_STR(fits->line[2].text, "default  12.25");
+    CHECK_EQ(fits->line[0].tone, PAGE_HEAD);
+    CHECK_STR(fits->line[3].text, "run 5; to print it again: qdyno show 5");
+    text_page_fit(fits, page, 12);
+    CHECK_STR(fits->line[0].text, "config  a|b");
+    CHECK_STR(fits->line[1].text, "tok/s   9.5");
+    CHECK_STR(fits->line[3].text, "config");
+    for (int i = 0; i < fits->count; i++) CHECK_LE(text_columns(fits->line[i].text), 12);
+    /* a line that only looks like a table, and tables that are cut, are text */
+    page->count = 1;
+    text_page_fit(fits, page, 60);
+    CHECK_STR(fits->line[0].text, "| config | tok/s |");
+    free(page);
+    free(fits);
 }
 
 /* The edge of a long list says how many rows are above and below. */
@@ -385,6 +432,7 @@ int main(void)
         cmocka_unit_test(one_step_back),
         cmocka_unit_test(every_field_is_explained),
         cmocka_unit_test(shortened_lines_stay_different),
+        cmocka_unit_test(a_page_fits_the_screen),
         cmocka_unit_test(settings_are_found_by_other_names),
         cmocka_unit_test(the_effect_of_a_setting_was_measured_alone),
         cmocka_unit_test(scroll_marks),

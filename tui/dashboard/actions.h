@@ -78,6 +78,9 @@ void action_follow_fields(struct ui *ui, const struct snapshot *s);
 
 /* ---------------------------------------------------------------- forms and the palette (actions_form.c) */
 
+/* Give the form that continues a run the time that the run needs, until the person edits it. */
+void action_follow_forecast(struct ui *ui, const struct snapshot *s);
+
 struct effect action_form_key(struct ui *ui, const struct snapshot *s, int key);
 /* Do what the open form is for; its fields are valid. Closes it, except when it is refused. */
 struct effect action_form_accept(struct ui *ui, const struct snapshot *s);

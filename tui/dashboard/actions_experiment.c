@@ -138,15 +138,20 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
     return e;
 }
 
-/* An A/B that used up its time without a verdict continues with as much again, or what the person sets. */
+/* An A/B that used up its time without a verdict continues with the time that its text names, else with as
+ * much again, or what the person sets. A run that is not on screen gets the time that it needs as soon as it
+ * is read (action_follow_forecast). */
 static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
-    char budget[32] = "5m";
+    char budget[32] = "5m", needed[FORECAST_BUDGET] = "";
     const int64_t id = ui_resumed_id(ui, s, &is_tune);
-    const double had = s->experiment_known && s->experiment.run_id == id ? s->experiment.spec.budget_s : 0;
+    const bool here = s->experiment_known && s->experiment.run_id == id;
+    const double had = here ? s->experiment.spec.budget_s : 0;
     if (had > 0)
         snprintf(budget, sizeof budget, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
+    if (here && *experiment_resume_budget(needed, &s->experiment))
+        snprintf(budget, sizeof budget, "%s", needed);
     form_show(&ui->form, FORM_RESUME, (const char *const[FORM_FIELDS]){ budget });
     ui->form.about = id;
     return effect_none();

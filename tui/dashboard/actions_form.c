@@ -42,6 +42,15 @@ static bool budget_is_short(struct ui *ui, const struct snapshot *s, struct effe
     return true;
 }
 
+void action_follow_forecast(struct ui *ui, const struct snapshot *s)
+{
+    struct form *f = &ui->form;
+    const struct experiment_forecast *c = f->kind == FORM_RESUME ? form_forecast(ui, s) : NULL;
+    struct form_field *field = c ? &f->field[form_budget_field(f->kind)] : NULL;
+    if (!c || c->unknown[0] || !c->budget[0] || field->touched || field->kept) return;
+    if (strcmp(field->text, c->budget) != 0) form_put(f, form_budget_field(f->kind), c->budget);
+}
+
 /* Ctrl-T: the budget that a verdict needs. */
 static struct effect budget_set(struct ui *ui, const struct snapshot *s)
 {

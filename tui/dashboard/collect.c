@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tui/dashboard/actions.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/queue.h"
 
@@ -266,6 +267,20 @@ static void open_new_page(struct dashboard *d)
     d->ui.page_row = d->ui.page_column = 0;
 }
 
+/* The open page, as it fits the screen; keys scroll its rows as they are drawn. */
+static void fit_page(struct dashboard *d)
+{
+    enum { SIDES = 4 }; /* frame and blanks */
+    int w = 0, h = 0;
+    if (!d->ui.page || !d->screen) return;
+    struct text_page *fits = malloc(sizeof *fits);
+    if (!fits) return;
+    screen_size(d->screen, &w, &h);
+    text_page_fit(fits, &d->s->page, MAX(w - SIDES, 1));
+    d->s->page = *fits;
+    free(fits);
+}
+
 /* Push again what could not be pushed, while nothing is being measured. */
 static void flush_spool(struct dashboard *d)
 {
@@ -295,6 +310,7 @@ void dashboard_collect(struct dashboard *d)
     dashboard_watch_busy(d);
     collect_cost(d);
     collect_events(s);
+    if (d->screen) snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);
@@ -308,6 +324,8 @@ void dashboard_collect(struct dashboard *d)
     }
     flush_spool(d);
     open_new_page(d);
+    fit_page(d);
+    action_follow_forecast(&d->ui, s);
     request_lookups(d);
     ui_clamp(&d->ui, s);
 }

@@ -37,9 +37,11 @@ static void recent_add(struct home *h, const struct snapshot *before, struct db 
             snprintf(out->text, sizeof out->text, "%s", before->recent[i].text);
     if (!out->text[0] && !strcmp(r->kind, "ab") && !strcmp(r->state, "done"))
         ab_sentence(out->text, sizeof out->text, d, r->id);
-    if (!out->text[0])
+    if (!out->text[0]) {
+        const bool file = str_starts(r->workload, "eval:"); /* its folder would hide its name */
         snprintf(out->text, sizeof out->text, "%s %.200s%s%.100s", r->kind, r->label,
-                 *r->workload ? " on " : "", r->workload);
+                 *r->workload ? " on " : "", file ? path_file_name(r->workload) : r->workload);
+    }
 }
 
 static bool run_is_of(const struct run_row *r, const char (*sha)[HASH_HEX], int models, const char *machine)

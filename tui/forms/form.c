@@ -125,6 +125,7 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
 uint64_t form_hash(const struct form *f, const char *model)
 {
     uint64_t h = hash_next((uint64_t)f->kind + 1) ^ hash_number(model, strlen(model));
+    h = hash_next(h ^ (uint64_t)f->about); /* the same budget gives another number of blocks in another run */
     for (int i = 0; i < FORMS[f->kind].fields; i++)
         h = hash_next(h ^ hash_number(f->field[i].text, strlen(f->field[i].text)));
     return h ? h : 1;
@@ -355,7 +356,7 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
 {
     static const char *const HINTS[ASK_KINDS] = {
         [ASK_LIMIT] =
-            "limits such as memory=8G or kld=0.05 (mean KL divergence); empty: only what fits into memory",
+            "limits such as memory=8G or kld=0.05 (mean KL divergence); empty: what fits into memory, kld=0.02",
         [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
         [ASK_MORE] = "a third configuration, also compared with A; empty: two arms",
         [ASK_QUALITY] =

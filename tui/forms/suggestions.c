@@ -434,6 +434,13 @@ static const struct word_row BUDGETS[] = { { "1m", "a first impression" },
                                            { "10m", "for small differences" },
                                            { "30m", "for differences close to the noise" },
                                            { NULL } };
+/* Of a search: fewer minutes time fewer candidates. */
+static const struct word_row SEARCH_BUDGETS[] = { { "2m",
+                                                    "a first impression: few candidates, often no proof" },
+                                                  { "5m", "a small model on a quiet machine" },
+                                                  { "10m", "usual" },
+                                                  { "30m", "large models, or candidates that hardly differ" },
+                                                  { NULL } };
 static const struct word_row MARGINS[] = { { "0.5%", "for regressions" },
                                            { "1%", "usual" },
                                            { "3%", "what a user might notice" },
@@ -442,7 +449,7 @@ static const struct word_row MARGINS[] = { { "0.5%", "for regressions" },
 static const struct word_row QUALITIES[] = { { "no", "speed and memory only" },
                                              { "yes", "KL divergence from A on this model's text" },
                                              { NULL } };
-static const struct word_row GOALS_HERE[] = { { "balanced", "speed, quality and memory" },
+static const struct word_row GOALS_HERE[] = { { "balanced", "speed and memory, within the quality limit" },
                                               { "speed", "most tokens per second" },
                                               { "quality", "predictions closest to the original model" },
                                               { "memory", "least memory" },
@@ -462,11 +469,12 @@ static const struct word_row FILTERS[] = { { "better", "verdicts" },
                                            { "!failed", "all but failed runs" },
                                            { NULL } };
 
-static const struct word_row *suggest_word_rows(enum form_ask ask)
+static const struct word_row *suggest_word_rows(const struct form *f)
 {
+    const enum form_ask ask = form_asks(f);
     switch (ask) {
     case ASK_WORKLOAD: return WORKLOADS;
-    case ASK_BUDGET: return BUDGETS;
+    case ASK_BUDGET: return f->kind == FORM_TUNE ? SEARCH_BUDGETS : BUDGETS;
     case ASK_MARGIN: return MARGINS;
     case ASK_QUALITY: return QUALITIES;
     case ASK_GOAL: return GOALS_HERE;
@@ -521,7 +529,7 @@ void suggestions_make(struct suggestions *out, const struct suggestion_source *s
     out->files = false;
     if (f->kind == FORM_CLOSED) return;
     const enum form_ask ask = form_asks(f);
-    const struct word_row *rows = suggest_word_rows(ask);
+    const struct word_row *rows = suggest_word_rows(f);
     struct builder m = {
         .out = out, .source = source, .text = f->field[f->focus].text, .for_file = ask == ASK_RECIPE
     };

@@ -2,6 +2,7 @@
  * screen. It is shown below every view and form, logged when the action is done, and can be copied. */
 #include "tui/frame/frame.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "advisor/advise/advise.h"
@@ -38,6 +39,20 @@ static void append_other_workloads(struct str *out, const struct experiment_spec
     if (spec->as_systems) str_append(out, " --as-systems");
 }
 
+/* The same of the experiment on screen: what the person gave, and not the defaults. */
+static void experiment_options(struct str *out, const struct experiment_spec *spec)
+{
+    static const double MARGIN = 0.01, BUDGET_S = 300;
+    if (spec->quality_file[0]) path_word(out, " --quality=", spec->quality_file);
+    if (spec->margin > 0 && fabs(spec->margin - MARGIN) > 1e-9)
+        str_printf(out, " --margin %g%%", 100 * spec->margin);
+    if (spec->budget_s > 0 && fabs(spec->budget_s - BUDGET_S) > 1e-9)
+        str_printf(out, " --budget %gs", spec->budget_s);
+    if (spec->gate[0]) path_word(out, " --gate ", spec->gate);
+    if (spec->race) str_append(out, " --race");
+    append_other_workloads(out, spec);
+}
+
 static const char WAIT_QUIET[] = " --wait-quiet 10m";
 
 static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -69,12 +84,16 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
         str_append(out, " ");
         word_append(out, u->form.field[AB_MORE].text);
     }
+    for (int i = 2; u->form.kind != FORM_AB && s->experiment_known && i < experiment_arms(x); i++) {
+        str_append(out, " ");
+        word_append(out, x->arm[i].line);
+    }
     str_append(out, " -w ");
     word_append(out, workload);
     if (u->form.kind == FORM_AB)
         ab_options(out, &u->form);
     else if (s->experiment_known)
-        append_other_workloads(out, &x->spec);
+        experiment_options(out, &x->spec);
     if (u->when_busy == BUSY_WAIT) str_append(out, WAIT_QUIET);
     if (u->when_busy == BUSY_LOADED) str_append(out, " --estimand loaded");
 }
@@ -120,6 +139,49 @@ static void append_command_quality(struct str *out, const struct ui *u, const st
     word_append(out, q ? q->config : proposed_method(s));
     str_append(out, " --ref ");
     word_append(out, q ? q->reference : "default");
+}
+
+static const char *put_command(struct str *out, char *buf, size_t size)
+{
+    str_put(buf, size, str_text(out));
+    str_free(out);
+    return buf;
+}
+
+static void append_command_memory(struct str *out, const struct snapshot *s)
+{
+    str_append(out, "qdyno fit -m ");
+    model_word(out, s);
+    for (int i = 0; i < s->summary.contexts; i++)
+        str_printf(out, "%s%lld", i ? "," : " -c ", (long long)s->summary.context[i]);
+    str_append(out, " -C kv=q8_0");
+}
+
+const char *memory_command(const struct snapshot *s, char *buf, size_t size)
+{
+    struct str out = { 0 };
+    append_command_memory(&out, s);
+    return put_command(&out, buf, size);
+}
+
+const char *experts_command(const struct snapshot *s, char *buf, size_t size)
+{
+    struct str out = { 0 };
+    str_append(&out, "qdyno info -m ");
+    model_word(&out, s);
+    str_append(&out, " --experts TEXT");
+    return put_command(&out, buf, size);
+}
+
+/* The pane with the memory has a command of its own. */
+static void append_command_model(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    if (u->view == VIEW_MODEL && u->pane[VIEW_MODEL] == MODEL_MEMORY + 1) {
+        append_command_memory(out, s);
+        return;
+    }
+    str_append(out, "qdyno info --tensors -m ");
+    model_word(out, s);
 }
 
 static void append_command_load(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -327,10 +389,7 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
     case DO_KERNELS: str_append(&out, "qdyno detect --probe --kernels"); break;
     case DO_FILTER:
     case DO_VIEW_HISTORY: append_command_history(&out, u); break;
-    case DO_VIEW_MODEL:
-        str_append(&out, "qdyno info --tensors -m ");
-        model_word(&out, s);
-        break;
+    case DO_VIEW_MODEL: append_command_model(&out, u, s); break;
     case DO_WRITE: append_command_write(&out, u, s); break;
     case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
     case DO_QUANTIZE: append_command_quantize(&out, u, s); break;
@@ -360,7 +419,5 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
     case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
     default: break;
     }
-    str_put(buf, size, str_text(&out));
-    str_free(&out);
-    return buf;
+    return put_command(&out, buf, size);
 }

@@ -46,7 +46,8 @@ static const char *const MEANINGS[ASK_KINDS][6] = {
     [ASK_LIMIT] = { "Limits that the winner has to keep, separated by commas.",
                     "memory=8G: at most this much memory.",
                     "kld=0.05: at most this mean KL divergence, in nats.",
-                    "Empty: it has to fit into memory." },
+                    "Empty: it has to fit into the memory that is free, and its mean KL divergence may be at most 0.02 "
+                    "nats." },
     [ASK_URL] = { "The address of a Prometheus Pushgateway, such as http://127.0.0.1:9091.",
                   "QDYNO_PUSH_USER, _PASSWORD, _BEARER and _CA hold the credentials." },
     [ASK_NAME] = { "The name under which the winner is stored, such as main.",

@@ -5,8 +5,8 @@
  * row is selected, whether an action is possible now, and which command line does the same. Views draw a
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
- * Sections (results of one model: stored_results.h): summary of a model file, text pages, a search, the
- * snapshot, lists, the ui, questions. */
+ * Sections (results of one model: stored_results.h; a search: tune_watch.h): summary of a model file, text
+ * pages, the snapshot, lists, the ui, questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -30,6 +30,7 @@
 #include "tui/frame/levels.h"
 #include "tui/frame/load_watch.h"
 #include "tui/frame/stored_results.h"
+#include "tui/frame/tune_watch.h"
 #include "tui/widgets/widgets.h"
 
 /* ---------------------------------------------------------------- summary of a model file (model_summary.c)
@@ -70,7 +71,7 @@ int64_t model_summary_longest(const struct model_summary *l, int cache, int64_t 
 
 /* Text shown over a view and scrolled by the person: the output of a command, or two runs compared. */
 
-enum { PAGE_LINES = 240, PAGE_TEXT = 416 };
+enum { PAGE_LINES = 240, PAGE_TEXT = 1000 };
 
 enum page_tone { PAGE_PLAIN, PAGE_HEAD, PAGE_DIM, PAGE_GOOD, PAGE_BAD, PAGE_UNSURE };
 
@@ -91,53 +92,9 @@ void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ..
 
 int text_page_columns(const struct text_page *p); /* columns of the widest line */
 
-/* ---------------------------------------------------------------- a search (tune_watch.c) */
-
-/* A search as its process reports it (`qdyno tune --progress json`). */
-struct tune_row {
-    char config[160];
-    double rate, lower, upper; /* tokens/s with its 95 % interval; NAN unknown */
-    int64_t bytes;             /* memory estimate */
-    double kld;                /* nats; NAN: not measured */
-    int timings;
-    bool is_current;
-    char excluded[32]; /* why it cannot win; "" it can */
-};
-struct tune_watch {
-    bool known; /* a search runs, or has run in this process */
-    bool running;
-    int64_t begun_ms; /* unix time; tells searches apart */
-    int64_t run_id;   /* 0: none yet */
-    enum tune_phase phase;
-    char model[512], config[160], what[16], why[240]; /* as in struct tune_progress */
-    double share, left_s;                             /* of the budget; NAN unknown */
-    int possible, timed, judged;
-    int rows;
-    struct tune_row row[TUNE_BOARD]; /* best first */
-    char challenger[160];            /* of the confirmation; "" it has not begun */
-    struct interval effect;          /* challenger / current, as ratios; NAN unknown */
-    enum verdict verdict;
-    int blocks;
-    int64_t confirm_run;
-    bool ended; /* its result is below */
-    bool wins, stopped;
-    bool loaded;       /* the candidate was compared on a busy machine: a person decides whether to use it */
-    char confirm[900]; /* the command that compares it on a quiet machine; "" not needed */
-    char text[TUNE_SENTENCE]; /* the result in one sentence */
-    char candidate[1024];     /* config line that can be applied; "" none */
-    char error[256];          /* why it ended without a result; "" it did not */
-};
-/* A search or an A/B that can be continued. */
-struct stopped_run {
-    int64_t id, started_ms; /* id 0: there is none */
-    char state[16], model[128], workload[96];
-};
-/* Take over the object "tune" of a progress line. False: it is none, and nothing was changed. */
-bool tune_watch_read(struct tune_watch *t, const json_t *tune);
-/* Begin to watch a new search. */
-void tune_watch_begin(struct tune_watch *t, int64_t now_ms);
-/* The best candidate that can win; NULL: none was measured. */
-const struct tune_row *tune_watch_leader(const struct tune_watch *t);
+/* The page laid out for a width (page_fit.c): tables of Markdown, as commands print them into a pipe, become
+ * columns, or one line for each figure where these are too wide; other lines are wrapped. */
+void text_page_fit(struct text_page *out, const struct text_page *page, int columns);
 
 /* ---------------------------------------------------------------- the snapshot (snapshot.c) */
 
@@ -291,6 +248,10 @@ extern const char RANDOM_WEIGHTS_TEXT[];
 struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs);
 /* The same of a row of the advice: one on a GPU may have the line of another row. */
 struct interval advice_decode_rate(const struct advice *a, int *runs);
+
+/* On a busy machine one block after the other is disturbed: such messages in a row become one, with their
+ * number, so that they do not hide the others. */
+void snapshot_fold_log(struct snapshot *s);
 
 /* Does this row of the advice stand for all configurations that hardly anything is known about? */
 bool snapshot_is_folded(const struct snapshot *s, int row);
@@ -596,10 +557,18 @@ const char *proposed_method(const struct snapshot *s);
 const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                            size_t size);
 
+/* Whether it is impossible because the dashboard was started with --read-only: it never becomes possible. */
+bool refused_by_read_only(enum action action, const struct ui *u, const struct snapshot *s);
+
 /* The command line that does the same as the action with the values on screen; "" when there is none, or when
  * it does not fit into buf: it is never cut. Returns buf. */
 const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                                size_t size);
+
+/* The memory of the contexts that view 5 shows, and the experts of a text, for the model on screen. Return
+ * buf. */
+const char *memory_command(const struct snapshot *s, char *buf, size_t size);
+const char *experts_command(const struct snapshot *s, char *buf, size_t size);
 
 /* The command line that does the same as what is on screen or typed into the form; "" none. Returns buf. */
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size);

@@ -29,6 +29,14 @@ TEXT_OF(candidate_rate_text)
     return put_text(buf, size, r->timings ? figure_number(r->rate).text : "n/a");
 }
 
+/* With too few timings there are no bars: their column would be blank beside configurations that are cut. */
+bool candidate_no_interval(const struct snapshot *s)
+{
+    for (int i = 0; i < s->tune.rows; i++)
+        if (isfinite(s->tune.row[i].lower) && isfinite(s->tune.row[i].upper)) return false;
+    return true;
+}
+
 VALUE_OF(candidate_rate)
 {
     return s->tune.row[i].timings ? s->tune.row[i].rate : (double)NAN;

@@ -32,6 +32,7 @@ TEXT_OF(candidate_loss_text);
 VALUE_OF(candidate_loss);
 STYLE_OF(candidate_style);
 STYLE_OF(candidate_loss_style);
+bool candidate_no_interval(const struct snapshot *s);
 
 /* ---------------------------------------------------------------- list_settings.c */
 

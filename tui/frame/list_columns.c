@@ -525,20 +525,20 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "PPL", .width = 9, .from = 70, .right = true, .text = quality_ppl, .value = quality_perplexity },
         { .title = "change", .width = 8, .from = 70, .right = true, .text = quality_change, .value = quality_ratio } } },
     [VIEW_LOAD] = { .items = "workloads", .count = load_count, .column = {
-        { .title = "workload", .width = 9, .wide = { { 47, 14 } }, .text = load_workload },
+        { .title = "workload", .width = 9, .wide = { { 55, 14 } }, .text = load_workload },
         { .title = "config", .gap = 1, .text = load_config, .config = true },
         { .title = "n", .width = 6, .from = 47, .right = true, .text = load_number, .value = load_requests },
-        { .title = "TTFT", .width = 7, .right = true, .text = load_ttft_text, .value = load_ttft },
+        { .title = "TTFT", .width = 7, .from = 55, .right = true, .text = load_ttft_text, .value = load_ttft },
         { .title = "ITL", .width = 7, .right = true, .text = load_itl_text, .value = load_itl },
         { .title = "prefill/s", .width = 10, .from = 70, .right = true, .text = load_prefill_text,
           .value = load_prefill },
         { .title = "tok/s", .width = 7, .right = true, .text = load_decode_text, .value = load_decode } } },
     [VIEW_SETTINGS] = { .items = "settings", .count = knob_count, .holds = knob_holds, .column = {
         { .title = "key", .width = 17, .text = knob_key, .style = knob_key_style },
-        { .title = "default", .width = VALUES, .text = knob_default, .hidden = knob_some_arms },
+        { .title = "default", .width = VALUES, .gap = 1, .text = knob_default, .hidden = knob_some_arms },
         { .title = "in use", .width = VALUES, .gap = 1, .text = knob_in_use, .hidden = knob_nothing_applied,
           .style = bold },
-        { .title = "A", .width = VALUES, .text = knob_arm_a, .hidden = knob_no_arms },
+        { .title = "A", .width = VALUES, .gap = 1, .text = knob_arm_a, .hidden = knob_no_arms },
         { .title = "B", .width = VALUES, .gap = 1, .text = knob_arm_b, .hidden = knob_no_arms, .style = knob_arm_b_style },
         { .title = "", .width = 2, .gap = 1, .text = knob_difference, .hidden = knob_no_arms,
           .style = knob_difference_style },
@@ -561,7 +561,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "", .width = 1, .text = candidate_mark, .style = candidate_style },
         { .title = "configuration", .gap = 1, .text = candidate_config, .style = candidate_style, .config = true },
         { .title = "tok/s", .width = 8, .right = true, .text = candidate_rate_text, .value = candidate_rate, .style = candidate_style },
-        { .title = "", .width = 9, .gap = 1, .wide = { { 70, 23 }, { 110, 46 } } }, /* the interval as a bar */
+        { .title = "", .width = 9, .gap = 1, .wide = { { 70, 23 }, { 150, 46 } }, .hidden = candidate_no_interval }, /* it as a bar */
         { .title = "memory", .width = 8, .right = true, .text = candidate_memory, .value = candidate_bytes, .style = candidate_style },
         { .title = "KLD, nats", .width = 11, .right = true, .text = candidate_loss_text, .value = candidate_loss,
           .style = candidate_loss_style } } },

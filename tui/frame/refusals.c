@@ -13,6 +13,7 @@ static const char *refuse_no_model(const struct snapshot *s)
                                : "";
 }
 
+static const char READ_ONLY[] = "read-only: started with --read-only";
 static const char WRITING_RUNS[] = "two arms are writing side by side: s stops them";
 static const char COMMAND_RUNS[] = "the running command would disturb it: s stops the command";
 
@@ -32,7 +33,7 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s)
 /* Long jobs wait in the queue while something runs, so they are refused only when they are impossible. */
 static const char *refuse_job(const struct ui *u, const struct snapshot *s)
 {
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     return s->queued == QUEUED_JOBS ? "the queue is full: & shows it" : "";
 }
 
@@ -44,7 +45,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
 {
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     if (s->command[0]) return "a command is running already: s stops it";
     if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
         return "a command would disturb the experiment: s stops the experiment";
@@ -57,7 +58,7 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     const struct run_line *r = ui_run(u, s);
     bool is_tune;
     const int64_t id = ui_resumed_id(u, s, &is_tune);
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     if (s->tune.running) return "a search is running already";
     if (snapshot_is_running(s) || s->experiment_starting) return "an experiment is running already";
     if (s->command[0]) return COMMAND_RUNS;
@@ -93,7 +94,7 @@ static const char *refuse_kernels(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_push(const struct ui *u, const struct snapshot *s)
 {
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     if (s->pushing) return "a push is running already";
     if (!ui_run_id(u, s)) return "there is no result to push: b starts an A/B";
     if (u->view != VIEW_HISTORY && snapshot_is_running(s)) return "the experiment has not finished";
@@ -162,7 +163,7 @@ static const char *refuse_details(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_wait_quiet(const struct ui *u, const struct snapshot *s)
 {
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     if (snapshot_waits_quiet(s)) return "the A/B waits for that already: s stops it";
     return s->tune.running ? "a search cannot be paused: s stops it, r resumes it later" : "";
 }
@@ -170,7 +171,7 @@ static const char *refuse_wait_quiet(const struct ui *u, const struct snapshot *
 /* Both estimands are computed in any case; choosing one after a look at the effects would bias the result. */
 static const char *refuse_loaded(const struct ui *u, const struct snapshot *s)
 {
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     return snapshot_is_running(s) ? "what a run estimates is fixed before it starts: s stops it" : "";
 }
 
@@ -187,7 +188,7 @@ static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_model(const struct ui *u, const struct snapshot *s)
 {
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     return snapshot_is_running(s) ? "an experiment is running on this model: press s to stop it" : "";
 }
 
@@ -207,7 +208,7 @@ static const char *refuse_list(const struct ui *u, const struct snapshot *s)
 static const char *refuse_load(const struct ui *u, const struct snapshot *s)
 {
     if (u->view != VIEW_LOAD) return "it changes the running load or server: 7 shows it";
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     if (!snapshot_live(s)) return "no load runs: b starts one, with a workload such as load:rate=4";
     return s->load_source == LOAD_OF_SERVER && (s->server.error[0] || !s->server.known)
                ? "the server does not answer"
@@ -227,7 +228,7 @@ static const char *refuse_delete(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
     if (u->view == VIEW_JOBS) return refuse_queued(u, s);
-    if (u->read_only) return "read-only: started with --read-only";
+    if (u->read_only) return READ_ONLY;
     if (u->view != VIEW_HISTORY) return "only runs of the history can be deleted: 4 shows it";
     if (!r) return "there is no run to delete";
     return strcmp(r->state, "running") ? "" : "that run is being measured: s stops it";
@@ -341,4 +342,10 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;
+}
+
+bool refused_by_read_only(enum action action, const struct ui *u, const struct snapshot *s)
+{
+    char why[256];
+    return !strcmp(action_refusal(action, u, s, why, sizeof why), READ_ONLY);
 }

@@ -10,6 +10,7 @@
 struct arm_column {
     const char *head;
     int columns;
+    int metric; /* which figure it shows; METRIC_COUNT: the one that is compared; 0: always there */
     struct figure (*show)(const struct experiment_arm *a);
 };
 
@@ -62,21 +63,41 @@ static struct figure show_cells(const struct experiment_arm *a)
 
 /* The most important first: a narrow screen shows only those that fit. */
 static const struct arm_column COLUMNS[] = {
-    { .head = "metric", .columns = 9, .show = show_rate },
-    { .head = "prefill/s", .columns = 11, .show = show_prefill },
-    { .head = "decode/s", .columns = 10, .show = show_decode },
-    { .head = "TTFT", .columns = 8, .show = show_ttft },
+    { .head = "metric", .columns = 9, .show = show_rate, .metric = METRIC_COUNT },
+    { .head = "prefill/s", .columns = 11, .show = show_prefill, .metric = METRIC_PREFILL_RATE },
+    { .head = "decode/s", .columns = 10, .show = show_decode, .metric = METRIC_DECODE_RATE },
+    { .head = "TTFT", .columns = 8, .show = show_ttft, .metric = METRIC_TTFT },
     { .head = "ITL p50", .columns = 9, .show = show_p50 },
     { .head = "p99", .columns = 8, .show = show_p99 },
     { .head = "peak", .columns = 7, .show = show_peak },
     { .head = "cells", .columns = 7, .show = show_cells },
-    { .head = "PPL", .columns = 8, .show = show_ppl },
+    { .head = "PPL", .columns = 8, .show = show_ppl, .metric = METRIC_PERPLEXITY },
     { .head = "weights", .columns = 9, .show = show_weights },
     { .head = "KV", .columns = 7, .show = show_kv },
 };
 
-static void row_figures(struct grid *g, struct rect in, int row, const struct experiment_arm *a, int arm)
+/* A column is left out where the workload cannot give its figure (a decode has no first token after a
+ * prompt), and the compared metric where it has a column of its own. */
+static bool column_shown(const struct arm_column *c, const struct experiment_state *x)
 {
+    const struct workload *w = &x->spec.workload;
+    const bool tokens = !workload_is_load(w) && !w->train && !*w->eval_file;
+    const int compared = (int)(experiment_metric(x) - METRICS);
+    for (int i = 0; i < experiment_arms(x) && c->metric < METRIC_COUNT; i++)
+        if (isfinite(x->arm[i].value[c->metric])) return true;
+    switch (c->metric) {
+    case METRIC_COUNT: return compared != METRIC_PREFILL_RATE && compared != METRIC_DECODE_RATE;
+    case METRIC_PREFILL_RATE:
+    case METRIC_TTFT: return !tokens || w->prompt > 0 || x->spec.by_arm;
+    case METRIC_DECODE_RATE: return !tokens || w->gen > 0 || x->spec.by_arm;
+    case METRIC_PERPLEXITY: return !tokens;
+    default: return true;
+    }
+}
+
+static void row_figures(struct grid *g, struct rect in, int row, const struct experiment_state *x, int arm)
+{
+    const struct experiment_arm *a = arm < 0 ? NULL : &x->arm[arm]; /* -1: the heads */
     struct pen p = pen_at(g, in, 0, row);
     if (a)
         pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c  ", 'A' + arm);
@@ -88,6 +109,7 @@ static void row_figures(struct grid *g, struct rect in, int row, const struct ex
         return;
     }
     for (size_t i = 0; i < COUNT_OF(COLUMNS) && pen_left(&p) >= COLUMNS[i].columns; i++) {
+        if (!column_shown(&COLUMNS[i], x)) continue;
         struct figure f = a ? COLUMNS[i].show(a) : (struct figure){ "" };
         const char *text = a ? f.text : COLUMNS[i].head;
         pen_field_right(&p, COLUMNS[i].columns, !a || !strcmp(text, "n/a") ? ROLE_DIM : ROLE_TEXT, text);
@@ -169,9 +191,9 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     }
     row_config(g, in, 0, &x->arm[0], 0);
     row_config(g, in, 1, &x->arm[1], 1);
-    row_figures(g, in, 2, NULL, 0);
-    row_figures(g, in, 3, &x->arm[0], 0);
-    row_figures(g, in, 4, &x->arm[1], 1);
+    row_figures(g, in, 2, x, -1);
+    row_figures(g, in, 3, x, 0);
+    row_figures(g, in, 4, x, 1);
 }
 
 /* Append a line to the figures behind the verdict: wrapped, as far as there are rows. */
@@ -231,25 +253,55 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     detail_row(g, &left, ROLE_DIM, text);
 }
 
-/* The result in words, then what to do next or why there is no verdict, then the progress. */
-static void rows_words(struct grid *g, struct rect in, const struct snapshot *s, int arm)
+/* The sentence on the result, "" before there is one; and what to do next, or why there is no verdict. */
+struct verdict_words {
+    char result[EXPERIMENT_SENTENCE], step[EXPERIMENT_SENTENCE];
+    const char *label; /* of the step */
+};
+
+static void words_make(struct verdict_words *w, const struct snapshot *s, int arm)
 {
     const struct experiment_state *x = &s->experiment;
     const struct comparison *c = experiment_comparison(x, arm);
-    char text[EXPERIMENT_SENTENCE];
+    w->result[0] = '\0';
+    if (c->blocks > 0 || x->phase >= PHASE_DONE) experiment_sentence(w->result, sizeof w->result, x, arm);
+    /* The sentence on an invalid run contains its reason. */
+    const char *why = experiment_verdict(x, arm) == VERDICT_INVALID && x->phase == PHASE_DONE ? ""
+                      : *c->reason                                                            ? c->reason
+                                                                                              : x->reason;
+    w->label = *why ? "why: " : "next: ";
+    if (*why)
+        snprintf(w->step, sizeof w->step, "%s", why);
+    else
+        next_step(s, w->step, sizeof w->step);
+}
+
+enum { STEP_LABEL = 6 }; /* columns of "next: " */
+
+/* The rows of the box that shows all of it, with its frame. */
+static int verdict_rows(struct grid *g, int columns, const struct snapshot *s, int arm)
+{
+    enum { FRAME = 2, SIDES = 4, PROGRESS = 1 };
+    struct verdict_words w;
+    words_make(&w, s, arm);
+    return FRAME + (w.result[0] ? grid_wrap_rows(g, columns - SIDES, w.result) : 0) +
+           MAX(grid_wrap_rows(g, columns - SIDES - STEP_LABEL, w.step), 1) + PROGRESS;
+}
+
+/* The result in words, then the step, then the progress. The last two keep a row each. */
+static void rows_words(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u, int arm)
+{
+    struct verdict_words w;
+    const bool alone = u->zoomed || layout_frame(g->w, g->h).single;
+    const char *more = alone ? "" : "z: all";
     int row = 0;
-    if (c->blocks > 0 || x->phase >= PHASE_DONE)
-        row = grid_wrap(g, rect_rows(in, 0, in.h - 1), ROLE_TEXT,
-                        experiment_sentence(text, sizeof text, x, arm));
+    words_make(&w, s, arm);
+    if (w.result[0]) row = grid_wrap_cut(g, rect_rows(in, 0, MAX(in.h - 2, 1)), ROLE_TEXT, w.result, more);
     if (row < in.h - 1) {
-        /* The sentence on an invalid run contains its reason. */
-        const char *why = experiment_verdict(x, arm) == VERDICT_INVALID && x->phase == PHASE_DONE ? ""
-                          : *c->reason                                                            ? c->reason
-                                                                                                  : x->reason;
         struct pen p = pen_at(g, in, 0, row);
-        pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
+        pen_put(&p, ROLE_DIM, w.label);
         const struct rect rest = { in.x + p.x, in.y + row, MAX(in.w - p.x, 0), in.h - 1 - row };
-        row += MAX(grid_wrap(g, rest, ROLE_TEXT, *why ? why : next_step(s, text, sizeof text)), 1);
+        row += MAX(grid_wrap_cut(g, rest, ROLE_TEXT, w.step, more), 1);
     }
     struct pen p = pen_at(g, in, 0, MIN(row, in.h - 1));
     draw_progress(&p, s);
@@ -269,7 +321,7 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
     if (u->details)
         rows_details(g, in, x, arm);
     else
-        rows_words(g, in, s, arm);
+        rows_words(g, in, s, u, arm);
 }
 
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -286,12 +338,14 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     const int arm = experiment_selected(x, u);
     const struct comparison *c = experiment_comparison(x, arm);
     layout_ab(body, experiment_arms(x), experiment_ranks(x), box);
+    if (!u->details) layout_ab_verdict(box, verdict_rows(g, body.w, s, arm));
     panes_place(g, box, pane_count(VIEW_AB, s), body, u);
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];
     snprintf(title, sizeof title,
-             "Effect, %c against A: %d block%s (dot: one block, band: %.3g%% interval so far)", 'A' + arm,
-             c->blocks, str_plural(c->blocks), 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)));
+             "Effect, %c against A: %d block%s (dot: one block, band: %.3g%% interval%s)", 'A' + arm,
+             c->blocks, str_plural(c->blocks), 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
+             x->phase < PHASE_DONE ? " so far" : "");
     struct rect in = grid_box(g, box[AB_EFFECT], title, NULL);
     draw_effect(g, rect_rows(in, 0, in.h - 1), x, arm);
     draw_axis(g, rect_rows(in, in.h - 1, 1), x, arm);

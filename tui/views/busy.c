@@ -10,7 +10,7 @@ int busy_rows(const struct snapshot *s, const struct ui *u)
 {
     const bool starts_here = u->view == VIEW_LIVE && !snapshot_is_running(s) && !s->tune.running;
     if (u->view != VIEW_AB && u->view != VIEW_TUNE && !starts_here) return 0;
-    return s->busy.is_busy || u->when_busy != BUSY_ANYHOW || u->until_quiet ? 2 : 0;
+    return s->busy.is_busy || u->when_busy != BUSY_ANYHOW || u->until_quiet ? (u->read_only ? 1 : 2) : 0;
 }
 
 /* "other programs use 78 % of the processors (limit 10 %); 3 s ago: cc1 40 %, ld 12 %" */
@@ -21,10 +21,10 @@ static void row_who(struct grid *g, struct rect in, const struct snapshot *s)
                  steal_limit = contamination_limit(METRIC_CPU_STEAL);
     const bool stolen = b->steal > steal_limit && !(b->others > limit);
     const double share = stolen ? b->steal : b->others;
-    enum { WITH_WORDS = 100 };
+    enum { WITH_WORDS = 100, FRESH_MS = 15000 }; /* older names say nothing about the share beside them */
     char text[400], when[48] = "";
     struct pen p = pen_at(g, in, 1, 0);
-    const bool names = b->is_busy && b->by[0];
+    const bool names = b->is_busy && b->by[0] && s->unix_ms - b->by_ms <= FRESH_MS;
     if (names) snprintf(when, sizeof when, "; %s ago: ", figure_age(s->unix_ms - b->by_ms).text);
     snprintf(text, sizeof text, "%s: %s %s%s (limit %s)%s%s", b->is_busy ? "busy" : "quiet",
              stolen ? "the hypervisor takes" : "other programs use", figure_percent(share).text,
@@ -71,5 +71,5 @@ static void row_choices(struct grid *g, struct rect in, const struct snapshot *s
 void draw_busy(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     row_who(g, rect_rows(area, 0, 1), s);
-    row_choices(g, rect_rows(area, 1, 1), s, u);
+    if (area.h > 1) row_choices(g, rect_rows(area, 1, 1), s, u);
 }

@@ -33,9 +33,12 @@ static void draw_too_small(struct grid *g, const struct snapshot *s, const struc
 static void running_state(const struct experiment_state *x, struct mark m, char *buf, size_t size)
 {
     const bool paused = x->pausing || x->paused_since_ms;
+    const bool in_block = x->phase >= PHASE_CONTROL && x->phase <= PHASE_CONFIRM && x->block >= 0;
     int n = snprintf(buf, size, "%s %s", m.glyph, x->phase == PHASE_BLOCKS && !paused ? "A/B" : m.word);
-    if (x->phase >= PHASE_CONTROL && n < (int)size)
-        n += snprintf(buf + n, size - (size_t)n, "  block %d", MAX(x->block, 0) + 1);
+    if (in_block && n < (int)size)
+        n += snprintf(buf + n, size - (size_t)n, "  block %d", x->block + 1);
+    else if (x->phase == PHASE_QUALITY && x->cell_of > 0 && n < (int)size)
+        n += snprintf(buf + n, size - (size_t)n, " %d/%d", x->cell_done, x->cell_of);
     if (isfinite(x->eta_s) && !paused && n < (int)size)
         snprintf(buf + n, size - (size_t)n, "  ETA %s", figure_duration(x->eta_s).text);
 }
@@ -208,7 +211,7 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
         /* Of stop, resume and pause show only those that are possible now. */
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME || k->action == DO_PAUSE)) continue;
-        if (refused && footer_is_narrow(row.w)) continue;
+        if (refused && (footer_is_narrow(row.w) || refused_by_read_only(k->action, u, s))) continue;
         const bool current = k->action == DO_VIEW_LIVE + (enum action)u->view;
         /* Away from the other numbers, a 0 without its label is a riddle. */
         if (k->action == DO_VIEW_WRITE && row.w < NUMBERS_ONLY && !current) continue;

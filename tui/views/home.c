@@ -32,7 +32,8 @@ static void draw_resume(struct grid *g, struct rect in, int row, const struct st
 }
 
 /* What runs of this model use, since when, and why. */
-static void draw_applied(struct grid *g, struct rect in, int row, const struct snapshot *s)
+static void draw_applied(struct grid *g, struct rect in, int row, const struct snapshot *s,
+                         const struct ui *u)
 {
     enum { UNDO = 12 };
     char text[900], line[200];
@@ -43,7 +44,7 @@ static void draw_applied(struct grid *g, struct rect in, int row, const struct s
              s->applied_when, *s->applied_because ? ", " : "", s->applied_because);
     pen_field(&p, MAX(in.w - UNDO, 8), ROLE_TEXT, text);
     pen_put(&p, ROLE_TEXT, "  ");
-    put_step(&p, DO_UNDO, ROLE_TEXT, "undo");
+    if (!u->read_only) put_step(&p, DO_UNDO, ROLE_TEXT, "undo");
 }
 
 static void draw_waiting(struct grid *g, struct rect in, int row, const struct snapshot *s)
@@ -71,7 +72,8 @@ static void draw_recent(struct grid *g, struct rect in, int row, int rows, const
         pen_field(&one, text.w, ROLE_TEXT, r->text);
 }
 
-void draw_home(struct grid *g, struct rect in, const struct snapshot *s)
+/* What can be started, and continued. Returns the next free row. */
+static int draw_steps(struct grid *g, struct rect in, const struct snapshot *s)
 {
     int row = 0;
     struct pen p = pen_at(g, in, 0, row++);
@@ -85,7 +87,15 @@ void draw_home(struct grid *g, struct rect in, const struct snapshot *s)
     const bool tune = s->stopped_tune.id > s->stopped_ab.id;
     if (s->stopped_tune.id || s->stopped_ab.id)
         draw_resume(g, in, row++, tune ? &s->stopped_tune : &s->stopped_ab, tune ? "search" : "A/B");
-    if (s->applied[0]) draw_applied(g, in, row++, s);
+    return row;
+}
+
+void draw_home(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u)
+{
+    int row = u->read_only ? 0 : draw_steps(g, in, s);
+    if (u->read_only)
+        row += grid_wrap(g, in, ROLE_DIM, "Started with --read-only: nothing is measured or changed here.");
+    if (s->applied[0]) draw_applied(g, in, row++, s, u);
     if (s->queued) draw_waiting(g, in, row++, s);
     if (!s->recent_count) {
         grid_wrap(

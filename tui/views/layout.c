@@ -93,10 +93,23 @@ void layout_ab(struct rect body, int arms, int ranks, struct rect box[AB_PANES])
     ab_ranks(&box[AB_EFFECT], ranks, &box[AB_RANKS]);
 }
 
+void layout_ab_verdict(struct rect box[AB_PANES], int rows)
+{
+    enum { EFFECT = 6 };
+    struct rect *verdict = &box[AB_VERDICT], *effect = &box[AB_EFFECT], *ranks = &box[AB_RANKS];
+    const bool beside = ranks->h && ranks->y == effect->y;
+    if (ranks->h && !beside) return; /* the ranks lie between */
+    const int more = MIN(rows - verdict->h, effect->h - EFFECT);
+    if (more <= 0) return;
+    *verdict = (struct rect){ verdict->x, verdict->y - more, verdict->w, verdict->h + more };
+    effect->h -= more;
+    if (beside) ranks->h -= more;
+}
+
 /* Side by side if both fit completely, else one above the other. */
 void layout_model(struct rect body, struct rect box[MODEL_PANES])
 {
-    const int right = 66, low = 10;
+    const int right = 66, low = body.h >= 27 ? 11 : 10;
     if (body.w >= 90 + right) {
         box[MODEL_TENSORS] = (struct rect){ body.x, body.y, body.w - right, body.h };
         box[MODEL_MEMORY] = (struct rect){ body.x + body.w - right, body.y, right, body.h };
@@ -144,7 +157,8 @@ void layout_quality(struct rect body, struct rect box[QUALITY_PANES])
 
 void layout_load(struct rect body, struct rect box[LOAD_PANES])
 {
-    const int top = body.h / 2, left = body.w / 2, quarter = body.h / 4;
+    enum { WIDE = 110 }; /* below, a list of configurations needs more than half */
+    const int top = body.h / 2, left = body.w < WIDE ? body.w * 52 / 100 : body.w / 2, quarter = body.h / 4;
     if (is_column(body)) {
         layout_stack(body, (const int[LOAD_PANES]){ quarter, quarter, quarter, 0 }, box, LOAD_PANES);
         return;

@@ -23,6 +23,8 @@ void layout_one(struct rect body, int shown, struct rect *box, int boxes);
 void layout_live(struct rect body, struct rect box[LIVE_PANES]);
 /* ranks: rows of the pane of ranks, 0: it has no room */
 void layout_ab(struct rect body, int arms, int ranks, struct rect box[AB_PANES]);
+/* Give the verdict up to `rows` rows, as far as the effect above it can spare them. */
+void layout_ab_verdict(struct rect box[AB_PANES], int rows);
 void layout_advice(struct rect body, int rows, struct rect box[ADVICE_PANES]); /* rows: advice in the table */
 void layout_model(struct rect body, struct rect box[MODEL_PANES]);
 void layout_quality(struct rect body, struct rect box[QUALITY_PANES]);

@@ -179,7 +179,7 @@ static bool live_shows_tune(const struct snapshot *s)
 
 enum { PLOT_LEAST = 5 }; /* rows of the effect plot */
 
-static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
+static void box_ab(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct experiment_state *x = &s->experiment;
     char title[700] = "A/B", workload[600];
@@ -196,7 +196,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     if (!s->experiment_known) snprintf(title, sizeof title, "Start");
     struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (!s->experiment_known) {
-        draw_home(g, in, s);
+        draw_home(g, in, s, u);
         return;
     }
     row_arm(g, in, 0, s, 0);
@@ -215,8 +215,10 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     if (x->phase == PHASE_DONE && !running) {
         char text[EXPERIMENT_SENTENCE];
         const int from = plot >= PLOT_LEAST ? in.h - tail : at + 1;
-        const int used = grid_wrap(g, rect_rows(in, from, in.h - from), ROLE_TEXT,
-                                   experiment_sentence(text, sizeof text, x, leader));
+        enum { FEW = 2 }; /* rows that the result needs more than the step after it */
+        const int rows = in.h - from,
+                  used = grid_wrap_cut(g, rect_rows(in, from, rows > FEW ? rows - 1 : rows), ROLE_TEXT,
+                                       experiment_sentence(text, sizeof text, x, leader), "2: all");
         if (from + used >= in.h) return;
         p = pen_at(g, in, 0, from + used);
         pen_put(&p, ROLE_DIM, "next: ");
@@ -283,7 +285,7 @@ void view_live(struct grid *g, struct rect body, const struct snapshot *s, const
     panes_place(g, box, LIVE_PANES, body, u);
     box_machine(g, box[LIVE_MACHINE], s);
     box_engine(g, box[LIVE_ENGINE], s);
-    box_ab(g, box[LIVE_AB], s);
+    box_ab(g, box[LIVE_AB], s, u);
     box_advice(g, box[LIVE_ADVICE], s, u);
     draw_log(g, grid_box(g, box[LIVE_LOG], "Log", NULL), s, 0);
 }

@@ -18,9 +18,13 @@ static const struct stored_load *load_selected(const struct snapshot *s, const s
 static void box_requests(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct load_results *l = &s->load;
-    const struct list_view list = {
-        .g = g, .box = area, .title = "Requests by workload", .note = "TTFT and ITL: medians", .s = s, .u = u
-    };
+    const struct list_view list = { .g = g,
+                                    .box = area,
+                                    .title = "Requests by workload",
+                                    .note = area.w < 58 ? "medians; tok/s: with stalls"
+                                                        : "TTFT, ITL: medians; tok/s: with stalls",
+                                    .s = s,
+                                    .u = u };
     struct rect in = list_draw(&list);
     if (l->lines <= 0)
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,
@@ -50,6 +54,11 @@ static void box_latency(struct grid *g, struct rect area, const struct snapshot 
     for (int i = 0; i < 2; i++)
         part[i] = beside ? (struct rect){ in.x + i * (in.w / 2 + 1), in.y, in.w / 2 - 1, in.h }
                          : rect_rows(in, i * (in.h / 2), i ? in.h - in.h / 2 : in.h / 2);
+    if (!l->ttft.n || !l->itl.n) { /* one that is missing takes a row, not half of the box */
+        const int first = l->ttft.n ? MAX(in.h - 1, 0) : 1;
+        part[0] = rect_rows(in, 0, first);
+        part[1] = rect_rows(in, first, MAX(in.h - first, 0));
+    }
     static const char *const NAMES[] = { "TTFT", "ITL" };
     const struct latency_histogram *of[] = { &l->ttft, &l->itl };
     for (int i = 0; i < 2; i++) chart_latency(g, part[i], NAMES[i], of[i], i ? ROLE_GRAPH : ROLE_METER);

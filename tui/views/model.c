@@ -108,10 +108,12 @@ static void layer_put(struct str *text, const struct stored_expert_layer *l)
 }
 
 /* Which experts a text used, from row `row` on. Returns the next free row. */
-static int draw_experts(struct grid *g, struct rect in, int row, const struct model_summary *l)
+static int draw_experts(struct grid *g, struct rect in, int row, const struct snapshot *s)
 {
+    const struct model_summary *l = &s->summary;
     const struct stored_experts *x = &l->choices;
     struct str text = { 0 };
+    char command[MODEL_PATH + 64];
     if (!l->experts || in.h <= row) return row;
     str_printf(&text, "%d of %d experts work on a token. ", l->experts_used, l->experts);
     if (x->text[0])
@@ -119,7 +121,7 @@ static int draw_experts(struct grid *g, struct rect in, int row, const struct mo
                    "%s (%s tokens): %.1f effective experts per layer on average; the least even layers:",
                    x->text, figure_number((double)x->tokens).text, x->effective_mean);
     else
-        str_printf(&text, "Which ones a text uses: $ qdyno info --experts TEXT");
+        str_printf(&text, "Which ones a text uses: $ %s", experts_command(s, command, sizeof command));
     row += grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_TEXT, str_text(&text));
     for (int i = 0; x->text[0] && i < x->layers && row < in.h; i++, row++) {
         str_clear(&text);
@@ -131,29 +133,35 @@ static int draw_experts(struct grid *g, struct rect in, int row, const struct mo
     return row;
 }
 
+/* The command that prints this table; where it does not fit as a whole, it is left out: a part of it would be
+ * another command. Returns its rows. */
+static int draw_memory_command(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    char text[MODEL_PATH + 160] = "$ ";
+    const struct rect at = rect_rows(in, row, in.h - row);
+    memory_command(s, text + 2, sizeof text - 2);
+    return grid_wrap_rows(g, at.w, text) <= at.h ? grid_wrap(g, at, ROLE_DIM, text) : 0;
+}
+
 static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct model_summary *l = &s->summary;
     char title[96] = "Memory by context and KV type";
     if (s->machine_known && s->machine.memory_available_bytes >= 0)
-        snprintf(title, sizeof title, "Memory by context and KV type; %s free",
+        snprintf(title, sizeof title, "Memory by context and KV type; %s free (✕: needs more)",
                  figure_bytes(s->machine.memory_available_bytes).text);
-    char command[MODEL_PATH + 64];
-    snprintf(command, sizeof command, "$ qdyno fit -m %s -c 512,4096 -C kv=q8_0",
-             s->model_path[0] ? path_file_name(s->model_path) : "MODEL");
-    struct rect in = grid_box(g, area, title, command);
+    struct rect in = grid_box(g, area, title, NULL);
     if (!l->groups) return;
     for (int k = -1; k < l->caches; k++) memory_row(g, in, k + 1, s, k);
     char text[200];
     longest_put(text, sizeof text, s);
     int row = l->caches + 1;
     if (in.h > row && *text) row += grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_TEXT, text);
-    row = draw_experts(g, in, row, l);
+    row = draw_experts(g, in, row, s);
+    row += draw_memory_command(g, in, row, s);
     if (in.h > row)
-        grid_wrap(
-            g, rect_rows(in, row, in.h - row), ROLE_DIM,
-            "Weights as in the file, one sequence; ✕: more than is free now. The loader allocates by the same "
-            "plan.");
+        grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_DIM,
+                  "Weights as in the file, one sequence. The loader allocates by the same plan.");
 }
 
 void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)

@@ -408,6 +408,14 @@ static void draw_cell(struct pen *p, const struct experiment_state *x)
     if (isfinite(x->live_tok_s)) pen_printf(p, ROLE_TEXT, "  %s tok/s", figure_number(x->live_tok_s).text);
 }
 
+/* Whether the run was measured in more than one session: its own time is then only that of the last one. */
+static bool was_resumed(const struct experiment_state *x)
+{
+    enum { SLACK_S = 5 };
+    const double span_s = (double)(x->ended_ms - x->started_ms) * 1e-3 - x->paused_s;
+    return x->spec.resume_id || (x->started_ms && x->ended_ms && span_s > 1.1 * x->elapsed_s + SLACK_S);
+}
+
 void draw_progress(struct pen *p, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
@@ -421,8 +429,9 @@ void draw_progress(struct pen *p, const struct snapshot *s)
         return;
     }
     if (!snapshot_is_running(s)) {
-        pen_printf(p, ROLE_TEXT, "%d block%s in %s", x->blocks, str_plural(x->blocks),
-                   figure_duration(x->elapsed_s).text);
+        /* the time of earlier sessions of a resumed run is not known, only that of its blocks together */
+        pen_printf(p, ROLE_TEXT, "%d block%s%s in %s", x->blocks, str_plural(x->blocks),
+                   was_resumed(x) ? ", the last ones" : "", figure_duration(x->elapsed_s).text);
         return;
     }
     if (x->paused_since_ms) {
@@ -498,6 +507,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size,
                  "%c leads: confirming on new blocks, because the best of several arms is overestimated",
                  'A' + MAX(x->headline, 1));
+    } else if (x->phase == PHASE_QUALITY) {
+        snprintf(buf, size, "the blocks are over; the quality of each arm is measured once, then the result");
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells are finishing");
     } else if (x->blocks_needed > 0) {

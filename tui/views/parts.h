@@ -77,7 +77,7 @@ void draw_busy(struct grid *g, struct rect area, const struct snapshot *s, const
 /* ---------------------------------------------------------------- a search */
 
 /* What to do next and what was done, before anything was measured since the start (home.c). */
-void draw_home(struct grid *g, struct rect in, const struct snapshot *s);
+void draw_home(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u);
 
 /* "A/B", or "Stored run 12 of 2026-11-20, not live" for a run that was read from the database. Returns buf.
  */

@@ -59,7 +59,7 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
             "measured on %s (run %lld), but this model's text is %s: not ranked. The command below measures "
             "it on %s; \" changes the text.",
             q->text, (long long)q->run_id, all->text, all->text);
-        grid_wrap(g, in, ROLE_WARN, text);
+        grid_wrap_cut(g, in, ROLE_WARN, text, "Enter: all");
         return;
     }
     snprintf(
@@ -70,7 +70,7 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
         q->kld.estimate, q->kld.lower, q->kld.upper, 100 * q->top1.estimate, 100 * q->top1.lower,
         100 * q->top1.upper, q->ppl.estimate, q->ppl.lower, q->ppl.upper, q->ppl_ratio.estimate,
         q->ppl_ratio.lower, q->ppl_ratio.upper);
-    grid_wrap(g, in, ROLE_DIM, text);
+    grid_wrap_cut(g, in, ROLE_DIM, text, "Enter: all");
 }
 
 static void draw_no_methods(struct grid *g, struct rect in, const struct snapshot *s)

@@ -215,12 +215,16 @@ static void box_list(struct grid *g, struct rect area, const struct snapshot *s,
     enum { FRAME_AND_HEADING = 3 };
     const struct tune_watch *t = &s->tune;
     const struct bar_scale b = bar_scale_of(t, t->rows, 0, 0);
-    char title[128] = "Candidates, best first";
+    char title[160] = "Candidates, best first by the goal", bars[64] = "";
     if (b.hi > b.lo)
-        snprintf(title, sizeof title,
-                 area.w < 70 ? "Candidates (bars: 95 %% intervals, %s to %s)"
-                             : "Candidates, best first (bars: 95 %% intervals, %s to %s)",
-                 figure_number(b.lo).text, figure_number(b.hi).text);
+        snprintf(bars, sizeof bars, " (bars: 95 %% intervals, %s to %s)", figure_number(b.lo).text,
+                 figure_number(b.hi).text);
+    if (*bars)
+        snprintf(title, sizeof title, "%s%s",
+                 area.w < 80    ? "Candidates"
+                 : area.w < 110 ? "Candidates, best first by the goal"
+                                : "Candidates, best first by the goal: speed, memory and loss",
+                 bars);
     const struct rect in = list_draw(&(struct list_view){ .g = g,
                                                           .box = area,
                                                           .title = title,
@@ -293,21 +297,46 @@ static void draw_result(struct grid *g, struct rect in, const struct snapshot *s
     draw_step_line(g, in, in.h - 1, s);
 }
 
+/* The place of the first search in the queue, counted from 1; 0: none waits. */
+static int waiting_search(const struct snapshot *s)
+{
+    for (int i = 0; i < s->queued; i++)
+        if (!strcmp(s->queue[i].kind, "tune")) return i + 1;
+    return 0;
+}
+
+/* Before the first search of this process: one that waits, else what a search is. */
+static void draw_no_search(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u)
+{
+    const int place = waiting_search(s);
+    if (place) {
+        char text[COMMAND_TEXT + 300];
+        const char *first = jobs_wait_for(u, s);
+        snprintf(
+            text, sizeof text,
+            "The search waits in the queue as number %d, until %s has ended: $ qdyno %s. & shows the queue, where "
+            "it can be removed.",
+            place, *first ? first : "what runs", s->queue[place - 1].line);
+        grid_wrap(g, in, ROLE_TEXT | STYLE_BOLD, text);
+        return;
+    }
+    int y = grid_wrap(
+        g, in, ROLE_TEXT,
+        "t finds the best setting for this model on this machine: it predicts every configuration, measures the "
+        "promising ones, checks that their answers stay good, and confirms the winner in an A/B. The winner is then "
+        "used by run, bench and the dashboard; u undoes that.");
+    char text[300];
+    if (!s->stopped_tune.id) return;
+    snprintf(text, sizeof text, "r resumes the search of %s that was %s (run %lld).", s->stopped_tune.model,
+             s->stopped_tune.state, (long long)s->stopped_tune.id);
+    grid_wrap(g, rect_rows(in, y + 1, in.h - y - 1), ROLE_TEXT | STYLE_BOLD, text);
+}
+
 void view_tune(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     struct rect box[TUNE_PANES];
     if (!s->tune.known) {
-        struct rect in = grid_box(g, body, "Search for the best configuration", snapshot_caution(s));
-        int y = grid_wrap(
-            g, in, ROLE_TEXT,
-            "t finds the best setting for this model on this machine: it predicts every configuration, measures the "
-            "promising ones, checks that their answers stay good, and confirms the winner in an A/B. The winner is then "
-            "used by run, bench and the dashboard; u undoes that.");
-        char text[300];
-        if (!s->stopped_tune.id) return;
-        snprintf(text, sizeof text, "r resumes the search of %s that was %s (run %lld).",
-                 s->stopped_tune.model, s->stopped_tune.state, (long long)s->stopped_tune.id);
-        grid_wrap(g, rect_rows(in, y + 1, in.h - y - 1), ROLE_TEXT | STYLE_BOLD, text);
+        draw_no_search(g, grid_box(g, body, "Search for the best configuration", snapshot_caution(s)), s, u);
         return;
     }
     layout_tune(body, box);

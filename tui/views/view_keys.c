@@ -47,6 +47,7 @@ static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
                     { .action = DO_LOAD_SETTING, .word = "setting", .if_possible = true } },
     [VIEW_TUNE] = { { .action = DO_TUNE, .word = "start" },
                     { .action = DO_STOP, .word = "good enough, stop", .if_possible = true },
+                    { .action = DO_VIEW_JOBS, .word = "queue", .if_possible = true },
                     { .action = DO_RESUME, .word = "resume", .if_possible = true },
                     { .action = DO_OPEN, .word = "use it", .if_possible = true },
                     { .action = DO_UNDO, .word = "undo", .if_possible = true },
@@ -83,11 +84,16 @@ static void free_edge(const struct grid *g, struct rect body, int *from, int *to
     *from = x + 2;
 }
 
-/* While a search runs, t only shows it. */
+/* While a search runs, t only shows it; and s stops what runs, which may be something else. */
 static bool key_left_out(const struct view_key *k, const struct snapshot *s, const struct ui *u)
 {
     char why[300];
     if (u->view == VIEW_TUNE && k->action == DO_TUNE && s->tune.running) return true;
+    if (u->view == VIEW_TUNE && k->action == DO_STOP && !s->tune.running) return true;
+    if (u->view == VIEW_TUNE && k->action == DO_VIEW_JOBS && !s->queued) return true;
+    /* what this session never allows is no offer; other keys are dimmed, because they may be possible later
+     */
+    if (u->read_only && refused_by_read_only(k->action, u, s)) return true;
     return k->if_possible && action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
 }
 

@@ -113,6 +113,9 @@ static void row_rate(struct grid *g, struct rect in, const struct sidebyside_arm
     pen_meter(&p, bar, (double)a->tokens / MAX(limit, 1), ROLE_METER);
 }
 
+static const char NOTHING_YET[] =
+    "w asks for a prompt and two configurations, which then continue it side by side";
+
 static void box_arm(struct grid *g, struct rect area, const struct snapshot *s, int arm)
 {
     const struct sidebyside_state *w = &s->write;
@@ -127,7 +130,10 @@ static void box_arm(struct grid *g, struct rect area, const struct snapshot *s, 
                               w->answers_unverified ? ANSWERS_UNVERIFIED
                               : w->random_weights   ? RANDOM_WEIGHTS_TEXT
                                                     : NULL);
-    if (!s->write_known) return;
+    if (!s->write_known) { /* where panes are shown one at a time, this one has to say it, too */
+        if (layout_frame(g->w, g->h).single) grid_wrap(g, in, ROLE_TEXT, NOTHING_YET);
+        return;
+    }
     row_rate(g, in, a, w->limit);
     row_state(g, in, a);
     const struct rect page = rect_rows(in, 3, in.h - 3);
@@ -174,8 +180,7 @@ static void box_both(struct grid *g, struct rect area, const struct snapshot *s)
     const struct sidebyside_state *w = &s->write;
     struct rect in = grid_box(g, area, "Side by side", NULL);
     if (!s->write_known) {
-        grid_wrap(g, in, ROLE_TEXT,
-                  "w asks for a prompt and two configurations, which then continue it side by side");
+        grid_wrap(g, in, ROLE_TEXT, NOTHING_YET);
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);

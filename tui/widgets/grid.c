@@ -293,6 +293,26 @@ int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text
     return MIN(p.y + (p.x > 0 ? 1 : 0), area.h);
 }
 
+int grid_wrap_rows(struct grid *g, int columns, const char *text)
+{
+    enum { MANY = 1000 };
+    return grid_wrap(g, (struct rect){ g->w, 0, columns, MANY }, ROLE_TEXT, text); /* beyond the right edge */
+}
+
+int grid_wrap_cut(struct grid *g, struct rect area, unsigned style, const char *text, const char *more)
+{
+    char mark[48];
+    const int rows = grid_wrap(g, area, style, text);
+    if (grid_wrap_rows(g, area.w, text) <= area.h || area.h < 1) return rows;
+    snprintf(mark, sizeof mark, "… %s", more);
+    const int columns = MIN(text_columns(mark), area.w);
+    const struct rect end = { area.x + area.w - columns, area.y + area.h - 1, columns, 1 };
+    grid_fill(g, end, ' ', ROLE_TEXT);
+    struct pen p = pen_at(g, end, 0, 0);
+    pen_field(&p, columns, ROLE_KEY, mark);
+    return rows;
+}
+
 void grid_text(const struct grid *g, struct str *out)
 {
     for (int y = 0; y < g->h; y++) {

@@ -18,19 +18,69 @@ static bool line_has_word(const char *line, const char *word, size_t n)
     return false;
 }
 
-/* The line with "…" in place of each group of words that all other lines have, too. */
-static void drop_common(const char *text, const char *const *others, int n, struct str *out)
+enum { WORDS = 48 };
+
+/* The words of a line, and how many of the other lines have each. */
+struct line_words {
+    int n;
+    struct word {
+        const char *text;
+        size_t gap, bytes; /* separators before it; its own */
+        int others;
+        bool dropped, stays;
+    } word[WORDS];
+};
+
+/* Words beyond WORDS belong to the last one. */
+static void words_split(struct line_words *l, const char *text, const char *const *others, int n)
+{
+    l->n = 0;
+    while (*text && l->n < WORDS) {
+        struct word *w = &l->word[l->n++];
+        *w = (struct word){ .text = text, .gap = strspn(text, SEPARATORS) };
+        w->bytes = l->n == WORDS ? strlen(text + w->gap) : strcspn(text + w->gap, SEPARATORS);
+        w->stays = w->bytes == 2 && !strncmp(text + w->gap, "vs", 2); /* between two arms */
+        for (int i = 0; i < n; i++) w->others += line_has_word(others[i], text + w->gap, w->bytes);
+        w->dropped = w->bytes > 0 && w->others == n && !w->stays;
+        text += w->gap + w->bytes;
+    }
+}
+
+/* The line with "…" in place of each group of dropped words. */
+static void words_join(const struct line_words *l, struct str *out)
 {
     bool dropped = false;
-    while (*text) {
-        const size_t gap = strspn(text, SEPARATORS), word = strcspn(text + gap, SEPARATORS);
-        bool common = word > 0;
-        for (int i = 0; i < n && common; i++) common = line_has_word(others[i], text + gap, word);
-        if (!common || !dropped) str_append_n(out, text, gap);
-        if (common && !dropped) str_append(out, "…");
-        if (!common) str_append_n(out, text + gap, word);
-        dropped = common;
-        text += gap + word;
+    str_clear(out);
+    for (int i = 0; i < l->n; i++) {
+        const struct word *w = &l->word[i];
+        if (!w->dropped || !dropped) str_append_n(out, w->text, w->gap);
+        if (w->dropped && !dropped) str_append(out, "…");
+        if (!w->dropped) str_append_n(out, w->text + w->gap, w->bytes);
+        dropped = w->dropped;
+    }
+}
+
+/* The kept word that most other lines have: it tells the line apart the least. -1: only one is left. */
+static int words_commonest(const struct line_words *l)
+{
+    int at = -1, kept = 0;
+    for (int i = 0; i < l->n; i++) {
+        if (l->word[i].dropped || l->word[i].stays) continue;
+        kept++;
+        if (at < 0 || l->word[i].others >= l->word[at].others) at = i;
+    }
+    return kept > 1 ? at : -1;
+}
+
+/* Without the words that all other lines have, then without those that most of them have, until it fits. */
+static void drop_common(const char *text, const char *const *others, int n, int columns, struct str *out)
+{
+    struct line_words l;
+    words_split(&l, text, others, n);
+    words_join(&l, out);
+    for (int at; text_columns(str_text(out)) > columns && (at = words_commonest(&l)) >= 0;) {
+        l.word[at].dropped = true;
+        words_join(&l, out);
     }
 }
 
@@ -70,7 +120,7 @@ const char *text_shorten(const char *text, const char *const *others, int n, int
     enum { SPLIT_FROM = 8 }; /* below, a beginning says more than two ends */
     struct str line = { 0 };
     if (n > 0)
-        drop_common(text, others, n, &line);
+        drop_common(text, others, n, columns, &line);
     else
         str_append(&line, text);
     const char *t = str_text(&line);

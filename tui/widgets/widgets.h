@@ -163,8 +163,8 @@ void grid_text(const struct grid *g, struct str *out);
 int text_columns(const char *text); /* columns a UTF-8 text takes */
 
 /* Shorten a line of comma-separated settings to `columns`. The settings that all of the n other lines have,
- * too, give way to "…" first, so that different lines stay different; what is still too long loses its
- * middle. A line that fits is copied. Returns buf. */
+ * too, give way to "…" first, then those that most of them have, so that different lines stay different; a
+ * single setting that is still too long loses its middle. A line that fits is copied. Returns buf. */
 const char *text_shorten(const char *text, const char *const *others, int n, int columns, char *buf,
                          size_t size);
 
@@ -187,6 +187,10 @@ void pen_meter(struct pen *p, int columns, double ratio, unsigned style);
 
 /* Wrap `text` at spaces into `area`, at most area.h rows; a longer word is broken. Returns the rows used. */
 int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text);
+/* The same; where rows are missing, the last one ends with "… `more`": what shows the rest. */
+int grid_wrap_cut(struct grid *g, struct rect area, unsigned style, const char *text, const char *more);
+/* The rows that `text` takes in so many columns; draws nothing. */
+int grid_wrap_rows(struct grid *g, int columns, const char *text);
 
 /* ---------------------------------------------------------------- graphs (grid.c) */
 
