@@ -119,6 +119,10 @@ struct evidence_rate {
     struct interval rate;       /* NAN: not measured */
     int64_t run[EVIDENCE_RUNS]; /* the newest first */
     int runs;                   /* all of them; the array holds at most EVIDENCE_RUNS */
+    /* Decode rate of the newest run: its measurements that count there, those of them that were disturbed and
+     * are left out here, and the rate that the run reports with them. cells 0: none was disturbed. */
+    int cells, disturbed;
+    double with_disturbed;
 };
 
 struct evidence_series; /* one config and workload in one run; evidence.c */
@@ -162,7 +166,9 @@ struct evidence_effect {
 bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evidence_effect *out);
 /* The canonical line of config number i that was timed; NULL past the last. */
 const char *evidence_line(const struct evidence *e, int i);
-/* Decode rates of a config on other workloads than `depth`: "640 tok/s on tg64 (run 3)"; "" none. */
+/* The newest decode rate of a config that evidence_decode does not count: measured on another workload than
+ * `depth`, or disturbed: "640.00 tok/s on tg64 (run 3)", with the rate that the run itself reports; "" none.
+ */
 const char *evidence_elsewhere(const struct evidence *e, const char *line, int depth, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- ranked configurations */

@@ -34,11 +34,18 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
         reason_append(s, "%s by the newest search, run %lld%s%.90s",
                       e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run,
                       *e->found.load ? ", on a busy machine: " : "", e->found.load);
-    if (v->decode.runs)
+    if (v->decode.cells)
+        reason_append(s,
+                      "measured in %d run%s, the newest is run %lld, without its %d of %d disturbed "
+                      "measurements (%.2f tok/s with them)",
+                      v->decode.runs, v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0],
+                      v->decode.disturbed, v->decode.cells, v->decode.with_disturbed);
+    else if (v->decode.runs)
         reason_append(s, "measured in %d run%s, the newest is run %lld", v->decode.runs,
                       v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0]);
     else if (*evidence_elsewhere(e, v->line, v->prediction.depth, elsewhere, sizeof elsewhere))
-        reason_append(s, "measured: %.100s", elsewhere);
+        reason_append(s, "predicted for %d tokens in the cache; measured: %.120s", v->prediction.depth,
+                      elsewhere);
 }
 
 void advice_set_reason(const struct adviser *a, struct advice *v)
