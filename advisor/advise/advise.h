@@ -137,7 +137,9 @@ struct evidence {
         char candidate[CONFIG_LINE]; /* the best one that it compared, better or not; "" none */
         char load[160]; /* what other programs did to the machine then (experiment_run_load_text); "" nothing
                          */
-        bool better;    /* than the configuration that was in use; false: that one was kept */
+        /* the search's own timings of the two, tokens/s; NAN: unknown, or no rate of decoding */
+        double current_rate, candidate_rate;
+        bool better; /* than the configuration that was in use; false: that one was kept */
         enum goal goal;
     } found;
 };
@@ -180,7 +182,7 @@ struct advice {
     char line[CONFIG_LINE];
     struct prediction prediction;
     double score;
-    char reason[384];  /* "decode is limited by memory: half the bytes, about twice the speed" */
+    char reason[640];  /* "decode is limited by memory: half the bytes, about twice the speed" */
     char caution[640]; /* "changes answers: quality not measured"; "" when there is nothing to note */
     /* KL divergence against the unchanged file on the model's text, nats per token: 0 when answers are the
      * same, NAN: not measured */

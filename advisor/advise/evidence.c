@@ -131,6 +131,10 @@ static void found_read(struct evidence *e, const struct run_row *row)
         config_line(&config, e->found.line, sizeof e->found.line);
         snprintf(e->found.because, sizeof e->found.because, "%s", json_get_str(o, "because", ""));
         snprintf(e->found.candidate, sizeof e->found.candidate, "%s", json_get_str(o, "candidate", ""));
+        const json_t *first = json_array_get(json_object_get(o, "rows"), 0);
+        const bool decodes = !strcmp(json_get_str(first, "metric", ""), METRICS[METRIC_DECODE_RATE].name);
+        e->found.current_rate = decodes ? json_get_num(first, "current_rate", NAN) : NAN;
+        e->found.candidate_rate = decodes ? json_get_num(first, "candidate_rate", NAN) : NAN;
         snprintf(e->found.load, sizeof e->found.load, "%s", json_get_str(o, "load", ""));
     }
     json_decref(o);

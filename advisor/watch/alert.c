@@ -317,7 +317,8 @@ const struct alert ALERTS[ALERT_COUNT] = {
       .grade = GRADE_WARNING,
       .actions = ACTIONS_WARNING | ACTION_SUGGEST,
       .meaning = "A GPU has little time left.",
-      .todo = "End programs that need not use it now. If it serves requests, they wait longer: add a GPU or ranks." },
+      .todo =
+          "End programs that need not use it now. If it serves requests, they wait longer: add a GPU or ranks." },
     { .name = "gpu_memory",
       .signal = SIGNAL_GPU_MEMORY,
       .side = SIDE_ABOVE,

@@ -265,6 +265,17 @@ static void the_result_of_a_search_ranks_first(void **state)
     CHECK(!list[0].found);
     CHECK_STR_NE(list[0].line, "q6_K,threads=2");
     free(list);
+    /* a search that ran out of time: both of its timings are said, not only that it kept the winner */
+    store(b, (struct stored){
+                 .kind = "tune",
+                 .verdict = "inconclusive",
+                 .spec = "{\"goal\":\"speed\"}",
+                 .outcome = "{\"winner\":\"default\",\"candidate\":\"threads=1\",\"rows\":[{\"metric\":"
+                            "\"decode_tok_s\",\"current_rate\":41.8,\"candidate_rate\":72.7}]}" });
+    list = advised(b, GOAL_SPEED, &n);
+    CHECK(list[0].found);
+    CHECK_CONTAINS(list[0].reason, "which timed 41.8 tok/s of it and 72.7 of threads=1, but did not prove");
+    free(list);
     store(b, (struct stored){ .kind = "tune", /* with other kernels */
                               .kernels = "0123",
                               .spec = "{\"goal\":\"speed\"}",

@@ -106,7 +106,7 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
         return ERR_OK;
     const bool search = !strcmp(c->kind, "tune");
     quality_from_json(&known, o);
-    if (search && !known.known) quality_of_search(&known, c, o);
+    if (search && !isfinite(known.kld.estimate)) quality_of_search(&known, c, o);
     struct quality_result l = { .run_id = c->run_id,
                                 .measured_ms = c->started_ms,
                                 .ctx = known.ctx,
