@@ -197,7 +197,10 @@ static void note_decide(struct table *t, struct db *d, const struct run_row *run
     struct str s = { 0 };
     const struct compared *pair = NULL;
     for (int i = n - 1; i >= 0; i--)
-        if (rows[i].before && rows[i].after) pair = &rows[i];
+        if (rows[i].before && rows[i].after &&
+            (!pair || strcmp(rows[i].before->config, rows[i].after->config) ||
+             !strcmp(pair->before->config, pair->after->config)))
+            pair = &rows[i]; /* one that differs in its config rather than one that does not */
     if (!pair || workload_parse(&w, pair->before->workload, NULL)) return;
     if (db_model_list(d, model_take, &model, NULL)) model.path[0] = '\0';
     const char *a = pair->before->config, *b = pair->after->config;
