@@ -210,11 +210,13 @@ enum err_code db_model_text_list(struct db *d, struct model_text **rows, int *n,
 struct model_query {
     const char *sha256, *metric; /* metric: for db_model_cells only */
     int limit;
+    const char *error; /* measurement with the standard error of metric; NULL: none */
 };
 struct model_cell {
     int64_t run_id, started_ms;
-    double value;                      /* of the metric */
-    const char *kind;                  /* of the run */
+    double value;     /* of the metric */
+    double error;     /* its standard error, the measurement "error" of the query; NAN: unknown */
+    const char *kind; /* of the run */
     const char *config, *first_config; /* first_config: of arm 0 of the same run */
     const char *worker_json;
     const char *run_text; /* "text" of the run's spec: the text file that a search was given; "": none */
@@ -223,8 +225,8 @@ typedef enum err_code db_model_cell_fn(void *ctx, const struct model_cell *c, st
 enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model_cell_fn *row, void *ctx,
                              struct err *why);
 /* Valid cells that timed a model on one machine, of runs that neither failed nor became invalid and that no
- * longer measure: newest run first, the cells of a run in order. Cells with a measurement named `disturbed`
- * are left out. */
+ * longer measure: newest run first, the cells of a run in order. `disturbed` names a measurement that marks a
+ * cell as disturbed; "": none does. */
 struct speed_query {
     const char *sha256, *machine;
     const char *decode, *prefill, *disturbed; /* names of measurements */
@@ -236,6 +238,7 @@ struct speed_cell {
     const char *phase, *config, *workload;
     const char *kernels, *isa; /* of the run's capsule: build of the kernels, QDYNO_ISA; "": unknown */
     double decode_tok_s, prefill_tok_s; /* NAN: not measured */
+    bool disturbed;                     /* it has the measurement that the query names */
 };
 typedef enum err_code db_speed_fn(void *ctx, const struct speed_cell *c, struct err *why);
 enum err_code db_model_speeds(struct db *d, const struct speed_query *q, db_speed_fn *row, void *ctx,

@@ -91,6 +91,7 @@ static enum err_code cell_row(void *ctx, sqlite3_stmt *row, struct err *why)
         .value = sqlite3_column_double(row, 5),
         .kind = text_at(row, 6),
         .run_text = text_at(row, 7),
+        .error = sqlite3_column_type(row, 8) == SQLITE_NULL ? NAN : sqlite3_column_double(row, 8),
     };
     return r->row(r->ctx, &c, why);
 }
@@ -106,15 +107,16 @@ enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model
             .sql = "SELECT c.run_id, c.started_ms, c.config,"
                    " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
                    "  ORDER BY f.id LIMIT 1), c.worker_json, m.value, u.kind,"
-                   " CASE WHEN json_valid(u.spec_json) THEN json_extract(u.spec_json, '$.text') END"
+                   " CASE WHEN json_valid(u.spec_json) THEN json_extract(u.spec_json, '$.text') END, e.value"
                    " FROM run u JOIN cell c ON c.run_id = u.id"
                    " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
+                   " LEFT JOIN measurement e ON e.cell_id = c.id AND e.metric = ?"
                    " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
                    " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
                    " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
             .row = cell_row,
             .ctx = &r },
-        why, "tti", q->metric, q->sha256, (int64_t)q->limit);
+        why, "ttti", q->metric, q->error ? q->error : "", q->sha256, (int64_t)q->limit);
 }
 
 /* ---------------------------------------------------------------- speeds */
@@ -140,7 +142,8 @@ static enum err_code speed_row(void *ctx, sqlite3_stmt *row, struct err *why)
                                   .kernels = text_at(row, 5),
                                   .isa = text_at(row, 6),
                                   .decode_tok_s = number_at(row, 7),
-                                  .prefill_tok_s = number_at(row, 8) };
+                                  .prefill_tok_s = number_at(row, 8),
+                                  .disturbed = sqlite3_column_type(row, 9) != SQLITE_NULL };
     return r->row(r->ctx, &c, why);
 }
 
@@ -157,13 +160,13 @@ enum err_code db_model_speeds(struct db *d, const struct speed_query *q, db_spee
                    "  json_extract(c.worker_json, '$.workload') END, u.workload),"
                    " CASE WHEN json_valid(k.json) THEN json_extract(k.json, '$.program.kernels') END,"
                    " CASE WHEN json_valid(k.json) THEN json_extract(k.json, '$.environment.QDYNO_ISA') END,"
-                   " de.value, pr.value"
+                   " de.value, pr.value, di.value"
                    " FROM run u JOIN cell c ON c.run_id = u.id LEFT JOIN capsule k ON k.run_id = u.id"
                    " LEFT JOIN measurement de ON de.cell_id = c.id AND de.metric = ?"
                    " LEFT JOIN measurement pr ON pr.cell_id = c.id AND pr.metric = ?"
                    " LEFT JOIN measurement di ON di.cell_id = c.id AND di.metric = ?"
                    " WHERE u.model_sha256 = ? AND u.machine = ? AND u.state NOT IN ('running', 'failed')"
-                   " AND u.verdict <> 'invalid' AND c.discarded = 0 AND c.error = '' AND di.value IS NULL"
+                   " AND u.verdict <> 'invalid' AND c.discarded = 0 AND c.error = ''"
                    " AND u.id NOT IN (SELECT run_id FROM run_deleted)"
                    " AND (de.value > 0 OR pr.value > 0) ORDER BY c.run_id DESC, c.id LIMIT ?",
             .row = speed_row,

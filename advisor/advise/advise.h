@@ -119,6 +119,10 @@ struct evidence_rate {
     struct interval rate;       /* NAN: not measured */
     int64_t run[EVIDENCE_RUNS]; /* the newest first */
     int runs;                   /* all of them; the array holds at most EVIDENCE_RUNS */
+    /* Decode rate of the newest run: its measurements that count there, those of them that were disturbed and
+     * are left out here, and the rate that the run reports with them. cells 0: none was disturbed. */
+    int cells, disturbed;
+    double with_disturbed;
 };
 
 struct evidence_series; /* one config and workload in one run; evidence.c */
@@ -133,7 +137,9 @@ struct evidence {
         char candidate[CONFIG_LINE]; /* the best one that it compared, better or not; "" none */
         char load[160]; /* what other programs did to the machine then (experiment_run_load_text); "" nothing
                          */
-        bool better;    /* than the configuration that was in use; false: that one was kept */
+        /* the search's own timings of the two, tokens/s; NAN: unknown, or no rate of decoding */
+        double current_rate, candidate_rate;
+        bool better; /* than the configuration that was in use; false: that one was kept */
         enum goal goal;
     } found;
 };
@@ -162,7 +168,9 @@ struct evidence_effect {
 bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evidence_effect *out);
 /* The canonical line of config number i that was timed; NULL past the last. */
 const char *evidence_line(const struct evidence *e, int i);
-/* Decode rates of a config on other workloads than `depth`: "640 tok/s on tg64 (run 3)"; "" none. */
+/* The newest decode rate of a config that evidence_decode does not count: measured on another workload than
+ * `depth`, or disturbed: "640.00 tok/s on tg64 (run 3)", with the rate that the run itself reports; "" none.
+ */
 const char *evidence_elsewhere(const struct evidence *e, const char *line, int depth, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- ranked configurations */
@@ -174,7 +182,7 @@ struct advice {
     char line[CONFIG_LINE];
     struct prediction prediction;
     double score;
-    char reason[384];  /* "decode is limited by memory: half the bytes, about twice the speed" */
+    char reason[640];  /* "decode is limited by memory: half the bytes, about twice the speed" */
     char caution[640]; /* "changes answers: quality not measured"; "" when there is nothing to note */
     /* KL divergence against the unchanged file on the model's text, nats per token: 0 when answers are the
      * same, NAN: not measured */

@@ -8,7 +8,7 @@
 #include "advisor/run/run.h"
 #include "telemetry/metrics/metrics.h"
 
-enum { CELLS_MOST = 20000, UNITS_MOST = 64 };
+enum { CELLS_MOST = 20000, UNITS_MOST = 256 };
 static const double CONFIDENCE = 0.90; /* as the intervals of predictions */
 
 /* The units of one metric: logarithms of means over the cells of a block, or of single repetitions. */
@@ -16,13 +16,19 @@ struct units {
     double y[UNITS_MOST];
     int n, cells; /* cells: of the last unit */
 };
+/* What the run itself reports of decoding: the disturbed cells are part of it. */
+struct whole {
+    double log_sum;
+    int cells, disturbed;
+};
 struct evidence_series {
     int64_t run_id;
-    int block; /* of the last cell */
+    int block; /* of the last undisturbed cell */
     char line[CONFIG_LINE];
     bool first; /* no series before this one has the same line */
     struct workload workload;
-    struct units decode, prefill;
+    struct units decode, prefill; /* undisturbed cells */
+    struct whole all;
 };
 
 /* ---------------------------------------------------------------- loading */
@@ -46,6 +52,14 @@ static void units_add(struct units *u, double rate, bool same_block)
         u->y[u->n++] = y;
         u->cells = 1;
     }
+}
+
+static void whole_add(struct whole *w, double rate, bool disturbed)
+{
+    if (!(rate > 0) || isinf(rate)) return;
+    w->log_sum += log(rate);
+    w->cells++;
+    w->disturbed += disturbed;
 }
 
 static bool workload_equal(const struct workload *a, const struct workload *b)
@@ -91,6 +105,8 @@ static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err 
         return ERR_OK;
     struct evidence_series *s = series_at(e, c->run_id, config_line(&config, line, sizeof line), &w);
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for earlier measurements");
+    whole_add(&s->all, c->decode_tok_s, c->disturbed);
+    if (c->disturbed) return ERR_OK;
     const bool same_block = c->block >= 0 && c->block == s->block;
     s->block = c->block;
     units_add(&s->decode, c->decode_tok_s, same_block);
@@ -115,6 +131,10 @@ static void found_read(struct evidence *e, const struct run_row *row)
         config_line(&config, e->found.line, sizeof e->found.line);
         snprintf(e->found.because, sizeof e->found.because, "%s", json_get_str(o, "because", ""));
         snprintf(e->found.candidate, sizeof e->found.candidate, "%s", json_get_str(o, "candidate", ""));
+        const json_t *first = json_array_get(json_object_get(o, "rows"), 0);
+        const bool decodes = !strcmp(json_get_str(first, "metric", ""), METRICS[METRIC_DECODE_RATE].name);
+        e->found.current_rate = decodes ? json_get_num(first, "current_rate", NAN) : NAN;
+        e->found.candidate_rate = decodes ? json_get_num(first, "candidate_rate", NAN) : NAN;
         snprintf(e->found.load, sizeof e->found.load, "%s", json_get_str(o, "load", ""));
     }
     json_decref(o);
@@ -176,6 +196,11 @@ static bool is_prompt_of(const struct workload *w, int prompt)
 static void rate_add(struct evidence_rate *r, const struct evidence_series *s, const struct units *u)
 {
     if (u->n < 2) return; /* one value has no interval */
+    if (!r->runs && u == &s->decode && s->all.disturbed) {
+        r->cells = s->all.cells;
+        r->disturbed = s->all.disturbed;
+        r->with_disturbed = exp(s->all.log_sum / s->all.cells);
+    }
     const struct interval i = stats_t_interval(u->y, u->n, CONFIDENCE);
     const double lower = exp(i.lower), upper = exp(i.upper);
     if (!r->runs)
@@ -277,18 +302,29 @@ const char *evidence_line(const struct evidence *e, int i)
     return NULL;
 }
 
+/* Of a run with disturbed cells the first figure is the one that the run itself reports. */
+static void series_text(const struct evidence_series *s, char *buf, size_t size)
+{
+    char work[640], quiet[80] = "";
+    if (s->all.disturbed && s->decode.n >= 2)
+        snprintf(quiet, sizeof quiet, "; %.4g without its %d of %d disturbed measurements",
+                 exp(stats_mean(s->decode.y, s->decode.n)), s->all.disturbed, s->all.cells);
+    else if (s->all.disturbed)
+        snprintf(quiet, sizeof quiet, "; %d of its %d measurements were disturbed", s->all.disturbed,
+                 s->all.cells);
+    snprintf(buf, size, "%.2f tok/s on %s (run %lld%s)", exp(s->all.log_sum / s->all.cells),
+             workload_line(&s->workload, work, sizeof work), (long long)s->run_id, quiet);
+}
+
 const char *evidence_elsewhere(const struct evidence *e, const char *line, int depth, char *buf, size_t size)
 {
-    char work[640];
     buf[0] = '\0';
     for (int i = 0; e && i < e->n; i++) {
         const struct evidence_series *s = &e->series[i];
-        struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
-        if (strcmp(s->line, line) || is_decode_at(&s->workload, depth)) continue;
-        rate_add(&r, s, &s->decode);
-        if (!r.runs) continue;
-        snprintf(buf, size, "%.4g tok/s on %s (run %lld)", exp(r.rate.estimate),
-                 workload_line(&s->workload, work, sizeof work), (long long)s->run_id);
+        if (strcmp(s->line, line) || s->all.cells < 2) continue;
+        /* on the workload itself it is no evidence only if almost all of it was disturbed */
+        if (is_decode_at(&s->workload, depth) && s->decode.n >= 2) continue;
+        series_text(s, buf, size);
         break;
     }
     return buf;

@@ -234,7 +234,7 @@ static void check_sensors(const struct health_case *c)
     const bool power = isfinite(row[METRIC_CPU_POWER]) || isfinite(row[METRIC_GPU_POWER]);
     health_report(c, power ? HEALTH_OK : HEALTH_NOTE,
                   power ? "" : "`qdyno telemetry` says why the others are missing",
-                  "%d of %d sensors answer%s", have, METRIC_SENSOR_COUNT,
+                  "%d of %d sensors answer, with those of one's own process%s", have, METRIC_SENSOR_COUNT,
                   power ? "" : "; no power sensor, so no energy per token");
     report_denied(c, t);
     telemetry_close(t);

@@ -16,7 +16,7 @@ static bool changes_answers(const struct config *c)
 static void reason_append(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void reason_append(struct str *s, const char *fmt, ...)
 {
-    char text[192];
+    char text[320];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
@@ -30,15 +30,33 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
     char elsewhere[768];
     const struct evidence *e = a->o->evidence;
     if (v->prediction.on_gpu || !e) return;
-    if (v->found)
+    const bool faster = e->found.candidate_rate > e->found.current_rate;
+    if (v->found && !e->found.better && faster)
+        reason_append(
+            s,
+            "kept by the newest search, run %lld, which timed %.3g tok/s of it and %.3g of %.60s, but "
+            "did not prove that faster%s%.60s",
+            (long long)e->found.run, e->found.current_rate, e->found.candidate_rate, e->found.candidate,
+            *e->found.load ? ", on a busy machine: " : "", e->found.load);
+    else if (v->found)
         reason_append(s, "%s by the newest search, run %lld%s%.90s",
                       e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run,
                       *e->found.load ? ", on a busy machine: " : "", e->found.load);
-    if (v->decode.runs)
+    else if (faster && !e->found.better && e->found.run && !strcmp(v->line, e->found.candidate))
+        reason_append(s, "the newest search, run %lld, timed %.3g tok/s of it (%.3g of %.60s), unconfirmed",
+                      (long long)e->found.run, e->found.candidate_rate, e->found.current_rate, e->found.line);
+    if (v->decode.cells)
+        reason_append(s,
+                      "measured in %d run%s, the newest is run %lld, without its %d of %d disturbed "
+                      "measurements (%.2f tok/s with them)",
+                      v->decode.runs, v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0],
+                      v->decode.disturbed, v->decode.cells, v->decode.with_disturbed);
+    else if (v->decode.runs)
         reason_append(s, "measured in %d run%s, the newest is run %lld", v->decode.runs,
                       v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0]);
     else if (*evidence_elsewhere(e, v->line, v->prediction.depth, elsewhere, sizeof elsewhere))
-        reason_append(s, "measured: %.100s", elsewhere);
+        reason_append(s, "predicted for %d tokens in the cache; measured: %.120s", v->prediction.depth,
+                      elsewhere);
 }
 
 void advice_set_reason(const struct adviser *a, struct advice *v)

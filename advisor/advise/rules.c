@@ -259,7 +259,10 @@ static bool rule_vnni(struct rule_finding *f, const struct rule_case *c)
     if (case_on_gpu(c) || case_has_isa(c, ISA_AMX) ||
         !(case_has_isa(c, ISA_AVX512VNNI) || case_has_isa(c, ISA_AVXVNNI) || case_has_isa(c, ISA_DOTPROD)))
         return false;
-    SET(f->advice, "use formats with 8-bit integer dot products: q8_0, q4_0, q4_K; and act=int8 for prompts");
+    SET(f->advice,
+        case_is_quantized(c)
+            ? "try act=int8 for prompts: this file's weights allow 8-bit integer dot products"
+            : "use formats with 8-bit integer dot products: q8_0, q4_0, q4_K; and act=int8 for prompts");
     SET(f->reason,
         "%s multiplies four 8-bit pairs in the time of one f32 pair: quantizing activations to 8 bits costs little quality, and prompts gain most",
         case_has_isa(c, ISA_DOTPROD) ? "the dot product extension" : "VNNI");

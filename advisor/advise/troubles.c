@@ -56,8 +56,11 @@ static bool find_little_memory(struct trouble *t, const struct trouble_case *c)
 static bool find_busy_cpus(struct trouble *t, const struct trouble_case *c)
 {
     if (!(c->row[METRIC_OTHERS_BUSY] > 0.1)) return false;
-    trouble_set(t, "measurements are discarded while other programs compute: wait, or stop them (see top)",
-                "other programs use %.0f %% of the CPUs", 100 * c->row[METRIC_OTHERS_BUSY]);
+    trouble_set(
+        t,
+        "speeds measured now are those beside this load, and are reported so: for others wait, or stop these "
+        "programs (see top)",
+        "other programs use %.0f %% of the CPUs", 100 * c->row[METRIC_OTHERS_BUSY]);
     return true;
 }
 

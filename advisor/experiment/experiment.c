@@ -132,7 +132,8 @@ static struct capsule_arm capsule_arm_of(const struct experiment_state *s, int i
     return (struct capsule_arm){ .line = a->line,
                                  .resolved = a->merged_known ? &a->merged : NULL,
                                  .model_path = path,
-                                 .model_name = *a->model_name ? a->model_name : path_file_name(path),
+                                 /* as bench, eval and tune: one file has one name in the list of runs */
+                                 .model_name = path && *path ? path_file_name(path) : a->model_name,
                                  .sha256 = a->sha256,
                                  .description = description };
 }

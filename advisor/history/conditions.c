@@ -309,6 +309,6 @@ void run_changes_lead(struct str *out, const struct run_recorded *before, const 
     else if (before->capsule && after->capsule)
         str_printf(out,
                    "nothing that was recorded differs between the runs: program, models, settings, kernel, "
-                   "environment%s\n",
+                   "environment%s (only the canary tells whether the machine's speed changed)\n",
                    a || b ? "" : ", load, clock and temperature of the machine");
 }

@@ -115,8 +115,10 @@ enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char
     enum err_code rc = measured_model_identity(sha256, d, model_path, why);
     if (!rc) rc = quality_text_of_hash(&out->text, d, sha256, model_path, why);
     if (rc || !*sha256) return rc;
-    return db_model_cells(d, &(struct model_query){ sha256, METRICS[METRIC_KLD].name, CELLS_MOST }, cell_add,
-                          out, why);
+    const struct model_query q = { .sha256 = sha256,
+                                   .metric = METRICS[METRIC_KLD].name,
+                                   .limit = CELLS_MOST };
+    return db_model_cells(d, &q, cell_add, out, why);
 }
 
 void answer_klds_free(struct answer_klds *l)

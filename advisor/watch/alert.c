@@ -206,8 +206,9 @@ const struct alert ALERTS[ALERT_COUNT] = {
       .actions = ACTIONS_WARNING | ACTION_SUGGEST,
       .meaning = "The CPUs have little time left, whichever program uses it.",
       .todo =
-          "More requests will wait: add a machine or ranks, or take a faster configuration (qdyno advise). Measurements are "
-          "postponed meanwhile." },
+          "End programs that need not run now. If this machine serves requests, they wait longer: add a machine or ranks, or "
+          "take a faster configuration (qdyno advise). The watch postpones its measurements meanwhile (--even-if-busy: it does "
+          "not)." },
     { .name = "memory",
       .signal = SIGNAL_MEMORY,
       .side = SIDE_ABOVE,
@@ -316,7 +317,8 @@ const struct alert ALERTS[ALERT_COUNT] = {
       .grade = GRADE_WARNING,
       .actions = ACTIONS_WARNING | ACTION_SUGGEST,
       .meaning = "A GPU has little time left.",
-      .todo = "More requests will wait: add a GPU or ranks." },
+      .todo =
+          "End programs that need not use it now. If it serves requests, they wait longer: add a GPU or ranks." },
     { .name = "gpu_memory",
       .signal = SIGNAL_GPU_MEMORY,
       .side = SIDE_ABOVE,

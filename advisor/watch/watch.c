@@ -442,6 +442,20 @@ static void start_report(struct watch *w, int still)
     alert_value_text(SIGNAL_STALE, w->setup.o.every_s, every, sizeof every);
     watch_report(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kinds of alerts, %d still firing%s", what,
                  w->setup.o.once ? ", once" : " every ", w->setup.o.once ? "" : every, on, still, waiting);
+    for (int i = 0; i < w->alerts.n; i++) {
+        const struct alert_instance *x = &w->alerts.instance[i];
+        const struct alert *a = &w->alerts.rules.row[x->rule];
+        char since[32], value[48];
+        if (x->state.phase != ALERT_FIRING) continue;
+        watch_report(
+            w, WATCH_START, a->grade, NULL,
+            "still firing: alert %s%s%s, since %s (%s then, fires %s %s): it ends when the value is good "
+            "again",
+            a->name, *x->subject ? " " : "", x->subject, clock_iso8601(x->since_ms, since, sizeof since),
+            alert_value_text(a->signal, x->state.value, value, sizeof value),
+            a->side == SIDE_ABOVE ? "above" : "below",
+            alert_value_text(a->signal, a->threshold, (char[48]){ "" }, 48));
+    }
 }
 
 enum err_code watch_open(struct watch **out, const struct watch_options *o, const struct watch_host *host,

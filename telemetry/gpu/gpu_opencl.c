@@ -178,7 +178,7 @@ static enum err_code opencl_open(void **state, const char *root, struct gpu_list
     struct gpu_library *l;
     const int first = list->count;
     if (!opencl_is_needed(root, list))
-        return err_set(why, ERR_ABSENT, "no OpenCL driver for further devices");
+        return err_set(why, ERR_ABSENT, "no OpenCL driver of another GPU (one for the CPU does not count)");
     const enum err_code rc = gpu_library_open(&l, &OPENCL, root, why);
     if (rc) return rc;
     for (int i = 0; i < l->devices; i++) device_identify(l, i, list);

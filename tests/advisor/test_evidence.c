@@ -75,8 +75,9 @@ struct stored {
     const char *kind, *state, *machine, *sha256, *verdict, *kernels, *isa, *phase, *config, *workload, *error;
     const char *spec, *outcome;
     bool discarded, disturbed;
-    double rate[4];    /* decode, one cell each; 0: no further one */
-    const char *other; /* a second config in each block; NULL: none */
+    int disturbed_from; /* cells from here on are; 0: as `disturbed` */
+    double rate[4];     /* decode, one cell each; 0: no further one */
+    const char *other;  /* a second config in each block; NULL: none */
     double other_rate[4];
 };
 
@@ -102,11 +103,12 @@ static int64_t store(const struct bench *b, struct stored s)
         const double rate = other ? s.other_rate[i] : s.rate[i];
         if (!(rate > 0)) continue;
         struct cell_row c = { .run_id = r.id, .block = s.other ? i : -1, .discarded = s.discarded };
+        const bool disturbed = s.disturbed || (s.disturbed_from && i >= s.disturbed_from);
         snprintf(c.phase, sizeof c.phase, "%s", OR(s.phase, "bench"));
         snprintf(c.config, sizeof c.config, "%s", other ? s.other : OR(s.config, "q8_0"));
         snprintf(c.error, sizeof c.error, "%s", OR(s.error, ""));
         const struct measurement m[] = { { "decode_tok_s", "tokens/s", rate }, { CELL_DISTURBED, "", 1 } };
-        CHECK_OK(db_cell_insert(b->db, &c, m, s.disturbed ? 2 : 1, NULL, 0, NULL, 0, &why));
+        CHECK_OK(db_cell_insert(b->db, &c, m, disturbed ? 2 : 1, NULL, 0, NULL, 0, &why));
     }
     if (strcmp(OR(s.state, "done"), "running"))
         CHECK_OK(db_run_finish(b->db, r.id, OR(s.state, "done"), s.verdict, NAN, s.outcome, &why));
@@ -153,6 +155,27 @@ static void only_comparable_measurements_count(void **state)
     CHECK_EQ(evidence_decode(&e, "q8_0", 64).runs, 0);
     char text[800];
     CHECK_CONTAINS(evidence_elsewhere(&e, "q8_0", 64, text, sizeof text), "tok/s on tg64@d32");
+    evidence_free(&e);
+
+    /* a run whose measurements were partly disturbed: the figure that the run itself reports comes first */
+    store(b, (struct stored){
+                 .workload = "tg64@d16", .config = "q4_K", .rate = { 400, 400 }, .disturbed = true });
+    e = loaded(b);
+    CHECK_CONTAINS(evidence_elsewhere(&e, "q4_K", 64, text, sizeof text), "400.00 tok/s on tg64@d16 (run ");
+    CHECK_CONTAINS(text, "; 2 of its 2 measurements were disturbed)");
+    evidence_free(&e);
+    store(b, (struct stored){ .workload = "tg64@d16",
+                              .config = "q5_K",
+                              .rate = { 400, 400, 100, 100 },
+                              .disturbed_from = 2 });
+    e = loaded(b);
+    CHECK_CONTAINS(evidence_elsewhere(&e, "q5_K", 64, text, sizeof text), "200.00 tok/s on tg64@d16 (run ");
+    CHECK_CONTAINS(text, "; 400 without its 2 of 4 disturbed measurements)");
+    const struct evidence_rate some = evidence_decode(&e, "q5_K", 16);
+    CHECK_NEAR(some.rate.estimate, 400, 1e-9);
+    CHECK_NEAR(some.with_disturbed, 200, 1e-9);
+    CHECK_EQ(some.cells, 4);
+    CHECK_EQ(some.disturbed, 2);
     evidence_free(&e);
 
     const int64_t one = store(b, (struct stored){ .rate = { 1000, 1010 } });
@@ -241,6 +264,17 @@ static void the_result_of_a_search_ranks_first(void **state)
     list = advised(b, GOAL_QUALITY, &n);
     CHECK(!list[0].found);
     CHECK_STR_NE(list[0].line, "q6_K,threads=2");
+    free(list);
+    /* a search that ran out of time: both of its timings are said, not only that it kept the winner */
+    store(b, (struct stored){
+                 .kind = "tune",
+                 .verdict = "inconclusive",
+                 .spec = "{\"goal\":\"speed\"}",
+                 .outcome = "{\"winner\":\"default\",\"candidate\":\"threads=1\",\"rows\":[{\"metric\":"
+                            "\"decode_tok_s\",\"current_rate\":41.8,\"candidate_rate\":72.7}]}" });
+    list = advised(b, GOAL_SPEED, &n);
+    CHECK(list[0].found);
+    CHECK_CONTAINS(list[0].reason, "which timed 41.8 tok/s of it and 72.7 of threads=1, but did not prove");
     free(list);
     store(b, (struct stored){ .kind = "tune", /* with other kernels */
                               .kernels = "0123",

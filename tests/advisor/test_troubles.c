@@ -73,7 +73,7 @@ static void each_sensor_finds_its_trouble(void **state)
     } SIGNS[] = {
         { METRIC_SWAP_OUT, 4096, "of swap in use, with pages moving", "qdyno fit" },
         { METRIC_PSI_MEMORY, 0.2, "programs wait for memory", "smaller format" },
-        { METRIC_OTHERS_BUSY, 0.5, "50 % of the CPUs", "discarded" },
+        { METRIC_OTHERS_BUSY, 0.5, "50 % of the CPUs", "beside this load" },
         { METRIC_CPU_STEAL, 0.1, "10 % of the CPU time", "host" },
         { METRIC_CPU_THROTTLE, 3, "for heat", "cooling" },
         { METRIC_GPU_THROTTLE, 1, "GPU is throttled", "telemetry" },

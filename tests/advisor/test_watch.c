@@ -246,6 +246,8 @@ static void a_slow_round_fires_once_and_ends(void **state)
     CHECK(!b->counts[WATCH_FIRING]);
     CHECK(!b->counts[WATCH_RESOLVED]);
     expect_event(b, "1 still firing");
+    expect_event(b, "still firing: alert performance fake:rate=1000"); /* it was counted but not named */
+    expect_event(b, "33.3 % then, fires above 20 %");
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
     s = round_of(b);
     CHECK_NEAR(s.highest, -1, 0);

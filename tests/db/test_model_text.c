@@ -65,7 +65,7 @@ static void version_14_is_migrated(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_check(d, &why));
     CHECK_OK(db_model_text_put(d, &row, &why));
-    const struct model_query q = { "feed", "kld_mean", 10 };
+    const struct model_query q = { .sha256 = "feed", .metric = "kld_mean", .limit = 10 };
     CHECK_OK(db_model_cells(d, &q, on_cell, of_run, &why));
     assert_string_equal(of_run, "tune /texts/mine.txt");
     db_close(d);

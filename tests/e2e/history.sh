@@ -110,6 +110,10 @@ status_in "0 1 2" --db "$DB" compare 1 20 -o json &&
 status_in "0 1 2" --db "$DB" compare 1 20 && says out 'use .(normalized|second/first).: the canary was'
 sql "UPDATE measurement SET value = value * 0.8 WHERE metric = 'decode_tok_s' AND cell_id IN (SELECT id FROM cell WHERE run_id = 2)" >/dev/null
 sql "UPDATE measurement SET value = (SELECT m.value FROM measurement m JOIN cell c ON c.id = m.cell_id WHERE c.run_id = 2 AND m.metric = measurement.metric LIMIT 1) WHERE metric LIKE 'canary%' AND cell_id IN (SELECT id FROM cell WHERE run_id = 3)" >/dev/null
+# the proposed A/B names both configs: "qdyno ab" alone is refused; two configs of one arm are named, too
+sql "UPDATE cell SET config = 'q4_0' WHERE run_id = 5 AND arm = 1" >/dev/null
+status_in "0 1 2" --db "$DB" compare 4 5 && says out 'row 2 compares two configs: q8_0 in the first run, q4_0 in the second' &&
+  says out 'qdyno ab q8_0 q4_0 -w tg64'
 expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'nothing that was recorded differs' && says out 'during both runs was not recorded'
 expect 0 --db "$DB" compare 2 3 -o json && json 'd["verdict"] == "better"'
 expect 0 --db "$DB" compare 3 3 -o json && json 'd["verdict"] == "equivalent" and d["rows"][0]["effect_ratio"] == 1'

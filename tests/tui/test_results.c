@@ -35,6 +35,23 @@ static void put_quality(struct db *d, int64_t run, const char *config, double kl
     CHECK_OK(db_cell_insert(d, &c, &m, 1, NULL, 0, NULL, 0, &why));
 }
 
+/* A search keeps the loss, its error and the text only, and its first candidate is no reference. */
+static void put_search(struct db *d, const char *sha256, const char *path, const char *config)
+{
+    struct err why;
+    struct run_row r = { .kind = "tune", .state = "done", .effect_ratio = NAN };
+    char worker[] = "{\"file\":\"t.txt\",\"text_sha256\":\"\"}";
+    CHECK_OK(db_model_put(d, sha256, "toy", path, "{}", &why));
+    snprintf(r.model_sha256, sizeof r.model_sha256, "%s", sha256);
+    CHECK_OK(db_run_insert(d, &r, &why));
+    struct cell_row c = { .run_id = r.id, .block = -1, .worker_json = worker };
+    snprintf(c.config, sizeof c.config, "%s", config);
+    snprintf(c.phase, sizeof c.phase, "quality");
+    const struct measurement m[] = { { METRICS[METRIC_KLD].name, "nats", 0.004 },
+                                     { "kld_se_nats", "nats", 0.0001 } };
+    CHECK_OK(db_cell_insert(d, &c, m, 2, NULL, 0, NULL, 0, &why));
+}
+
 static void put_requests(struct db *d, int64_t run, const char *config, const char *workload, float first)
 {
     struct err why;
@@ -76,6 +93,34 @@ static void board_of(struct snapshot *s, const struct temp *t, const char *path)
     db_close(d);
     background_copy(b, s);
     background_close(b);
+}
+
+/* View 6 said that no quality was measured, while the advice showed the loss that a search had measured. */
+static void quality_of_a_search(void **state)
+{
+    const struct temp *t = *state;
+    static struct snapshot s;
+    struct err why;
+    struct db *d;
+    CHECK_OK(db_open(&d, t->file, &why));
+    put_search(d, "aa", "/models/mine.gguf", "kv=q8_0");
+    db_close(d);
+    board_of(&s, t, "/models/mine.gguf");
+    assert_int_equal(s.quality.count, 1);
+    const struct quality_result *l = &s.quality.line[0];
+    assert_string_equal(l->config, "kv=q8_0");
+    assert_string_equal(l->reference, "default");
+    CHECK_EQ(l->windows, 0);
+    CHECK_NEAR(l->kld.estimate, 0.004, 1e-12);
+    CHECK_NEAR(l->kld.upper, 0.004 + 1.96e-4, 1e-9);
+    CHECK_NAN(l->top1.estimate);
+    CHECK_OK(db_open(&d, t->file, &why));
+    const int64_t full = run_of(d, "aa", "/models/mine.gguf"); /* an eval has all figures */
+    put_quality(d, full, "kv=q8_0", 0.005, false);
+    db_close(d);
+    board_of(&s, t, "/models/mine.gguf");
+    assert_int_equal(s.quality.count, 1);
+    CHECK_EQ(s.quality.line[0].run_id, full);
 }
 
 static void quality_of_this_model(void **state)
@@ -191,6 +236,7 @@ static void sensitivity_by_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(quality_of_a_search, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(quality_of_this_model, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(requests_by_workload, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(sensitivity_by_layer, temp_setup, temp_teardown),

@@ -449,6 +449,12 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
         table_done(&t);
         return cli_fail(a, &why);
     }
+    if (n)
+        table_note(
+            &t,
+            "memory: estimated for a context of %d tokens (-c); an A/B or a search of a shorter workload "
+            "plans and reports less",
+            list[0].prediction.plan.ctx);
     if (n) note_basis(&t, &list[0], &v->ceilings, v->named);
     if (v->named) table_add_origin(&t, v->other.recording.about);
     note_model(&t, v->model);

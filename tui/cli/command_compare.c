@@ -3,7 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
 #include "advisor/stats/stats.h"
@@ -143,20 +145,102 @@ static void note_drift(struct table *t, const struct results *r)
 static void note_which_ratio(struct table *t, const struct compared *rows, int n, bool loaded)
 {
     char reason[160] = "";
-    if (loaded) {
-        table_note(
-            t, "neither `second/first` nor `normalized` tells the configs apart here: the canary (a fixed "
-               "reference workload timed with each run) ran on the loaded machine as well");
-        return;
-    }
     const struct compared *most = NULL;
     for (int i = 0; i < n; i++)
         if (isfinite(rows[i].canary) && (!most || fabs(rows[i].canary) > fabs(most->canary))) most = &rows[i];
+    if (loaded) {
+        if (most && most->canary != 0)
+            snprintf(reason, sizeof reason, ", and gave %.2f times its first figure in the second run",
+                     exp(METRICS[most->metric].better * most->canary));
+        table_note(
+            t,
+            "neither `second/first` nor `normalized` tells the configs apart here: the canary (a fixed "
+            "reference workload timed with each run) ran on the loaded machine as well%s",
+            reason);
+        return;
+    }
     if (!most) return;
     const bool changed = compared_machine_changed(most, reason, sizeof reason);
     if (*reason)
         table_note(t, "use `%s`: %s (canary: a fixed reference workload timed with each run)",
                    changed ? "normalized" : "second/first", reason);
+}
+
+/* db_model_list callback: the path of the run's model, if the file is still there. */
+struct model_search {
+    const char *sha256;
+    char path[4096];
+};
+
+static enum err_code model_take(void *ctx, const char *sha256, const char *path, struct err *why)
+{
+    struct model_search *s = ctx;
+    (void)why;
+    if (*sha256 && !strcmp(sha256, s->sha256) && !access(path, R_OK))
+        snprintf(s->path, sizeof s->path, "%s", path);
+    return ERR_OK;
+}
+
+static void words_append(struct str *s, const char *flag, const char *word)
+{
+    str_append(s, flag);
+    word_append(s, word);
+}
+
+/* The command that decides: an A/B of the first pair of configs. A pair with one config has no A and B, so it
+ * is measured again as it was. */
+static void note_decide(struct table *t, struct db *d, const struct run_row *run, const struct compared *rows,
+                        int n)
+{
+    struct model_search model = { .sha256 = run->model_sha256 };
+    struct workload w;
+    struct str s = { 0 };
+    const struct compared *pair = NULL;
+    for (int i = n - 1; i >= 0; i--)
+        if (rows[i].before && rows[i].after &&
+            (!pair || strcmp(rows[i].before->config, rows[i].after->config) ||
+             !strcmp(pair->before->config, pair->after->config)))
+            pair = &rows[i]; /* one that differs in its config rather than one that does not */
+    if (!pair || workload_parse(&w, pair->before->workload, NULL)) return;
+    if (db_model_list(d, model_take, &model, NULL)) model.path[0] = '\0';
+    const char *a = pair->before->config, *b = pair->after->config;
+    const bool same = !strcmp(a, b);
+    str_append(&s, same ? "qdyno bench" : "qdyno ab");
+    if (*model.path) words_append(&s, " -m ", model.path);
+    words_append(&s, same ? " -C " : " ", a);
+    if (!same) words_append(&s, " ", b);
+    words_append(&s, " -w ", pair->before->workload);
+    table_note(t, "%s: %s",
+               same ? "both runs used one config; to see which figure the machine gives now"
+                    : "the configs differ; to decide between them, measure both now in turn",
+               str_text(&s));
+    str_free(&s);
+}
+
+/* Other metrics of a pair, which --metric compares. */
+static void note_other_metrics(struct table *t, const struct compared *rows, int n,
+                               const struct results *before, const struct results *after)
+{
+    static const enum metric_id RATES[] = { METRIC_DECODE_RATE, METRIC_PREFILL_RATE };
+    for (size_t k = 0; k < COUNT_OF(RATES); k++)
+        for (int i = 0; i < n; i++) {
+            const struct compared *c = &rows[i];
+            if (!c->before || !c->after || c->metric == RATES[k] || c->metric == METRIC_COUNT) continue;
+            if (isnan(result_mean(c->before, RATES[k]) + result_mean(c->after, RATES[k]))) continue;
+            table_note(t, "both measured %s, too: qdyno compare %lld %lld --metric %s",
+                       METRICS[RATES[k]].name, (long long)before->run.id, (long long)after->run.id,
+                       METRICS[RATES[k]].name);
+            break;
+        }
+}
+
+/* Configs that were paired because they had the same arm. */
+static void note_pairs(struct table *t, const struct compared *rows, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (rows[i].before && rows[i].after && strcmp(rows[i].before->config, rows[i].after->config))
+            table_headline(t, "row %d compares two configs: %s in the first run, %s in the second", i + 1,
+                           rows[i].before->config, rows[i].after->config);
 }
 
 static void table_add_runs(struct table *t, const struct results *before, const struct results *after,
@@ -165,10 +249,11 @@ static void table_add_runs(struct table *t, const struct results *before, const 
     note_run(t, "first", before);
     note_run(t, "second", after);
     table_note(
-        t,
-        "the runs were made at two times, so the difference contains everything that changed in between; "
-        "`normalized` removes only what changed the canary, too (intervals: Welch, 95 %%). To decide, measure both "
-        "now: qdyno ab");
+        t, "the runs were made at two times, so the difference contains everything that changed in between; "
+           "`normalized` removes only what changed the canary, too (intervals: Welch, 95 %%)");
+    table_note(
+        t, "first and second: geometric means over blocks or repetitions, whose ratio the interval belongs "
+           "to; `bench` shows all tokens divided by the total time, which is slightly less");
     table_note(t, "margin %.2f %%; verdict for the second run against the first: %s", 100 * margin,
                verdict_name(verdict));
     json_put_int(t->extra, "run_before", before->run.id);
@@ -180,8 +265,9 @@ static void table_add_runs(struct table *t, const struct results *before, const 
     cli_run_changes(t, before, after);
 }
 
-static enum err_code compare_fill(struct table *t, const struct cli_args *a, const struct results *before,
-                                  const struct results *after, enum verdict *verdict, struct err *why)
+static enum err_code compare_fill(struct table *t, struct db *d, const struct cli_args *a,
+                                  const struct results *before, const struct results *after,
+                                  enum verdict *verdict, struct err *why)
 {
     const struct metric *metric;
     struct compared *rows = NULL;
@@ -199,8 +285,11 @@ static enum err_code compare_fill(struct table *t, const struct cli_args *a, con
             "nothing to compare: no config has values of the same metric in both runs. Choose a metric that both "
             "runs measured (--metric), or measure the configs together: qdyno ab");
     char load[192];
+    note_pairs(t, rows, n);
     note_which_ratio(t, rows, n, conditions_load(load, sizeof load, &before->conditions, &after->conditions));
     table_add_runs(t, before, after, margin, *verdict);
+    note_other_metrics(t, rows, n, before, after);
+    note_decide(t, d, &before->run, rows, n);
     free(rows);
     return ERR_OK;
 }
@@ -231,7 +320,7 @@ int command_compare(const struct cli_global *g, const struct cli_args *a)
         if (rc) rc = two_configs(a, &why);
         if (!rc) rc = results_read(&run[i], d, id, &why);
     }
-    if (!rc) rc = compare_fill(&t, a, &run[0], &run[1], &verdict, &why);
+    if (!rc) rc = compare_fill(&t, d, a, &run[0], &run[1], &verdict, &why);
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, exit_status_of_verdict(verdict));
     if (t.rows) table_done(&t);
     for (int i = 0; i < 2; i++) results_free(&run[i]);

@@ -118,6 +118,13 @@ static void put_period(struct table *t, const struct history_summary *s)
     json_put_str(t->extra, "to", to);
     json_put_num(t->extra, "seconds", (double)(s->to_ms - s->from_ms) * 1e-3);
     table_note(t, "from %s to %s (UTC)", from, to);
+    for (int i = 0; i < s->counts; i++)
+        if (s->count[i].of == SUMMARY_CELLS && !strcmp(s->count[i].outcome, "discarded")) {
+            table_note(
+                t, "discarded cells: an A/B marks disturbed blocks so while it runs, and counts them again "
+                   "if at its end it reports the speed under that load");
+            break;
+        }
     if (!s->all[SUMMARY_RUNS] && !s->all[SUMMARY_CELLS]) table_note(t, "no run took place in this time");
 }
 

@@ -36,7 +36,8 @@ const struct cli_flag FLAGS_WATCH[] = {
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000,
       .help = "undisturbed cells per round; default 5" },
     { .name = "--once", .help = "one round, then end; status 1 if a warning fires" },
-    { .name = "--even-if-busy", .help = "measure even while other programs keep the machine busy" },
+    { .name = "--even-if-busy", .help = "measure even while other programs keep the machine busy; another measurement of qdyno on "
+      "this machine is still waited for" },
     { .name = "--forget", .help = "delete the usual values of this machine and measure them anew" },
     { .name = "--alert", .value = "NAME=LIMIT[:FOR]", .many = true,
       .help = "set threshold and minimum duration of an alert, or NAME=off (see --print-alerts)" },

@@ -25,7 +25,7 @@ struct run_line run_line_of(const struct run_row *r)
 /* Log alerts that a `qdyno watch` process has raised for this machine, each once. */
 static void history_log_alerts(struct background *b, struct db *d)
 {
-    enum { MOST = 16 };
+    enum { MOST = 16, FRESH_MS = 60000 };
     struct err why;
     struct alert_row *rows = NULL;
     int n = 0;
@@ -34,8 +34,12 @@ static void history_log_alerts(struct background *b, struct db *d)
     for (int i = n - 1; i >= 0; i--) { /* the oldest first */
         if (rows[i].id <= b->alert_logged) continue;
         b->alert_logged = rows[i].id;
-        background_log(b, LOG_WARN, "alert %s%s%s: %s", rows[i].name, *rows[i].subject ? " " : "",
-                       rows[i].subject, rows[i].text);
+        char ago[96] = "";
+        if (clock_unix_ms() - rows[i].since_ms > FRESH_MS)
+            snprintf(ago, sizeof ago, " (fired %s ago; no watch has looked and found it good since)",
+                     figure_age(clock_unix_ms() - rows[i].since_ms).text);
+        background_log(b, LOG_WARN, "alert %s%s%s%s: %s", rows[i].name, *rows[i].subject ? " " : "",
+                       rows[i].subject, ago, rows[i].text);
     }
     free(rows);
 }

@@ -81,6 +81,19 @@ static bool quality_same_question(const struct quality_result *a, const struct q
            a->windows == b->windows;
 }
 
+/* A search keeps the loss of an answer, its error and the text, and no other figures. Its reference is always
+ * the unchanged file. */
+static void quality_of_search(struct quality *known, const struct model_cell *c, const json_t *worker)
+{
+    static const struct interval UNKNOWN = { (double)NAN, (double)NAN, (double)NAN };
+    const double half = 1.96 * c->error;
+    *known = (struct quality){ .known = true, .top1 = UNKNOWN, .ppl = UNKNOWN, .ppl_ratio = UNKNOWN };
+    known->kld = (struct interval){ c->value, fmax(c->value - half, 0), c->value + half };
+    if (isnan(half)) known->kld.lower = known->kld.upper = NAN;
+    snprintf(known->text, sizeof known->text, "%s", json_get_str(worker, "file", ""));
+    snprintf(known->text_sha256, sizeof known->text_sha256, "%s", json_get_str(worker, "text_sha256", ""));
+}
+
 /* Cells come newest first, so an older result for the same question is skipped. */
 static enum err_code result_on_quality(void *ctx, const struct model_cell *c, struct err *why)
 {
@@ -91,7 +104,9 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
     (void)why;
     if (q->count == QUALITY_RESULTS || json_parse(&o, c->worker_json, strlen(c->worker_json), NULL))
         return ERR_OK;
+    const bool search = !strcmp(c->kind, "tune");
     quality_from_json(&known, o);
+    if (search && !isfinite(known.kld.estimate)) quality_of_search(&known, c, o);
     struct quality_result l = { .run_id = c->run_id,
                                 .measured_ms = c->started_ms,
                                 .ctx = known.ctx,
@@ -101,9 +116,9 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
                                 .ppl = known.ppl,
                                 .ppl_ratio = known.ppl_ratio,
                                 .foreign = !quality_text_is(&r->text, known.text, known.text_sha256) };
-    const char *reference = json_is_string(json_object_get(o, "reference"))
-                                ? json_get_str(o, "reference", "")
-                                : c->first_config; /* quality of an A/B is measured against arm A */
+    const char *reference = json_is_string(json_object_get(o, "reference")) ? json_get_str(o, "reference", "")
+                            : search                                        ? "default"
+                                     : c->first_config; /* quality of an A/B is measured against arm A */
     snprintf(l.config, sizeof l.config, "%.159s", c->config);
     snprintf(l.reference, sizeof l.reference, "%.95s", reference);
     char label[TEXT_LABEL];
@@ -114,6 +129,21 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
     for (int i = 0; i < q->count && fresh; i++) fresh = !quality_same_question(&q->line[i], &l);
     if (fresh) q->line[q->count++] = l;
     return ERR_OK;
+}
+
+/* The loss of a search is listed only where no other measurement of the same has all figures. */
+static void quality_drop_repeated(struct quality_results *q)
+{
+    int kept = 0;
+    for (int i = 0; i < q->count; i++) {
+        const struct quality_result *x = &q->line[i];
+        bool repeated = false;
+        for (int k = 0; k < q->count && !x->windows; k++)
+            repeated |= q->line[k].windows && !strcmp(q->line[k].config, x->config) &&
+                        !strcmp(q->line[k].reference, x->reference) && !strcmp(q->line[k].text, x->text);
+        if (!repeated) q->line[kept++] = *x;
+    }
+    q->count = kept;
 }
 
 static int quality_by_loss(const void *a, const void *b)
@@ -258,7 +288,7 @@ static enum err_code results_read(struct background *b, struct result_reader *r,
     if (!rc) result_add_own_hash(b, r, bytes);
     if (!rc) rc = result_read_text(r, why);
     for (int i = 0; i < r->models && !rc; i++) {
-        const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
+        const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS, "kld_se_nats" };
         rc = db_model_cells(r->d, &q, result_on_quality, r, why);
         if (!rc) rc = db_model_requests(r->d, &q, result_on_requests, r, why);
         if (!rc && !r->sensitivity.maps) rc = sensitivity_read(r, r->sha[i], why);
@@ -289,6 +319,7 @@ void background_read_results(struct background *b, struct db *d)
              quality_text_label(label, r->text.name, r->text.sha256));
     r->quality.bundled = quality_text_is_bundled(r->text.sha256);
     snprintf(r->quality.trouble, sizeof r->quality.trouble, "%s", r->text.trouble.message);
+    quality_drop_repeated(&r->quality);
     qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], quality_by_loss);
     if (!r->sensitivity.maps)
         snprintf(

@@ -215,14 +215,14 @@ static void print_quality(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->quality.count; i++) {
         const struct quality_result *q = &s->quality.line[i];
-        print_line(
-            out, s->unix_ms,
-            "%s against %s: KL divergence %.3g nats on %s, from %.3g to %.3g; same top-1 %.1f%%; perplexity "
-            "%.4g%s%s",
-            q->config, q->reference, q->kld.estimate, q->text, q->kld.lower, q->kld.upper,
-            100 * q->top1.estimate, q->ppl.estimate,
-            q->foreign ? "; not ranked, because this model's text is " : "",
-            q->foreign ? s->quality.text : "");
+        char more[80] = "";
+        if (q->windows)
+            snprintf(more, sizeof more, "; same top-1 %.1f%%; perplexity %.4g", 100 * q->top1.estimate,
+                     q->ppl.estimate);
+        print_line(out, s->unix_ms, "%s against %s: KL divergence %.3g nats on %s, from %.3g to %.3g%s%s%s",
+                   q->config, q->reference, q->kld.estimate, q->text, q->kld.lower, q->kld.upper, more,
+                   q->foreign ? "; not ranked, because this model's text is " : "",
+                   q->foreign ? s->quality.text : "");
     }
     if (s->quality.count <= 0) print_line(out, s->unix_ms, "the quality of this model was not measured");
     for (int k = 0; k < s->sensitivity.maps; k++) {

@@ -5,8 +5,8 @@
  * row is selected, whether an action is possible now, and which command line does the same. Views draw a
  * frame, actions change the ui, and background jobs fill the snapshot.
  *
- * Sections (results of one model: stored_results.h; a search: tune_watch.h): summary of a model file, text
- * pages, the snapshot, lists, the ui, questions. */
+ * Sections (results of one model: stored_results.h; summary of a model file: model_summary.h; a search:
+ * tune_watch.h): text pages, the snapshot, lists, the ui, questions. */
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
@@ -29,43 +29,10 @@
 #include "tui/forms/forms.h"
 #include "tui/frame/levels.h"
 #include "tui/frame/load_watch.h"
+#include "tui/frame/model_summary.h"
 #include "tui/frame/stored_results.h"
 #include "tui/frame/tune_watch.h"
 #include "tui/widgets/widgets.h"
-
-/* ---------------------------------------------------------------- summary of a model file (model_summary.c)
- */
-
-enum { SUMMARY_GROUPS = 96, SUMMARY_CONTEXTS = 6, SUMMARY_CACHES = 4 };
-
-/* Tensors with one name (without the layer number) and one format. */
-struct tensor_group {
-    char name[56], format[16], shape[40];
-    int count;
-    int64_t params, bytes;
-};
-
-struct model_summary {
-    int groups; /* 0: no model; the largest first */
-    struct tensor_group group[SUMMARY_GROUPS];
-    int left_out; /* tensors beyond SUMMARY_GROUPS groups, and their bytes */
-    int64_t left_out_bytes, bytes;
-    /* Memory of a session by KV type and context length, from the loader's plan; -1: such a session is
-     * impossible. */
-    int contexts, caches;
-    int64_t context[SUMMARY_CONTEXTS];
-    const char *cache[SUMMARY_CACHES]; /* KV types */
-    int64_t total[SUMMARY_CACHES][SUMMARY_CONTEXTS];
-    int64_t kv_bytes_per_token[SUMMARY_CACHES];
-    int experts, experts_used;     /* 0: the model has no experts */
-    struct stored_experts choices; /* text "": not measured */
-};
-
-/* From the header of the file; no weights are read. */
-void model_summary_make(struct model_summary *out, const struct gguf *g, const struct model_shape *s);
-/* About the longest context, in tokens, that fits into `free` bytes with the KV type `cache` (an index into
- * l->cache): on the line through the plans of the shortest and the longest context. -1: unknown; 0: none. */
-int64_t model_summary_longest(const struct model_summary *l, int cache, int64_t free);
 
 /* ---------------------------------------------------------------- text pages (text_page.c) */
 

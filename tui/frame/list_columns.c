@@ -279,12 +279,15 @@ static STYLE_OF(quality_style)
 
 static TEXT_OF(quality_bounds)
 {
-    snprintf(buf, size, "[%.3g, %.3g]", s->quality.line[i].kld.lower, s->quality.line[i].kld.upper);
+    const struct interval *k = &s->quality.line[i].kld;
+    if (!isfinite(k->upper)) return "n/a";
+    snprintf(buf, size, "[%.3g, %.3g]", k->lower, k->upper);
     return buf;
 }
 
 static TEXT_OF(quality_top1)
 {
+    if (!isfinite(s->quality.line[i].top1.estimate)) return "n/a";
     snprintf(buf, size, "%.1f%%", 100 * s->quality.line[i].top1.estimate);
     return buf;
 }
@@ -296,6 +299,7 @@ static VALUE_OF(quality_same)
 
 static TEXT_OF(quality_ppl)
 {
+    if (!isfinite(s->quality.line[i].ppl.estimate)) return "n/a";
     snprintf(buf, size, "%#.4g", s->quality.line[i].ppl.estimate);
     return buf;
 }

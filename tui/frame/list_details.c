@@ -86,7 +86,10 @@ static void quality_details(struct text_page *p, const struct ui *u, const struc
     snprintf(p->title, sizeof p->title, "Quality of %.150s", q->config);
     put_line(p, "configuration", q->config);
     put_line(p, "compared with", q->reference);
-    snprintf(text, sizeof text, "%s, %" PRId64 " windows of %d tokens", q->text, q->windows, q->ctx);
+    if (q->windows)
+        snprintf(text, sizeof text, "%s, %" PRId64 " windows of %d tokens", q->text, q->windows, q->ctx);
+    else
+        snprintf(text, sizeof text, "%s; measured by a search, which keeps the loss alone", q->text);
     put_line(p, "text", text);
     put_line(p, "its SHA-256", q->text_sha256[0] ? q->text_sha256 : "n/a: an older version measured it");
     if (q->foreign)

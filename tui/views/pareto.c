@@ -163,8 +163,8 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
         snprintf(note, sizeof note, "not drawn: %d measured on another text", foreign);
     else if (all > n)
         snprintf(note, sizeof note, "loss of %d not measured", all - n);
-    else if (exact)
-        snprintf(note, sizeof note, "left edge: no loss");
+    if (exact) /* the axis is logarithmic: without this, its leftmost number would be read as their loss */
+        snprintf(note + strlen(note), sizeof note - strlen(note), "%sleft edge: no loss", *note ? "; " : "");
     snprintf(title, sizeof title, "Speed by loss%s%s (number: row)", s->quality.text[0] ? " on " : "",
              s->quality.text);
     struct rect in = grid_box(g, area, title, note);

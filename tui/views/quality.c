@@ -62,6 +62,16 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
         grid_wrap_cut(g, in, ROLE_WARN, text, "Enter: all");
         return;
     }
+    if (!q->windows) {
+        snprintf(
+            text, sizeof text,
+            "%s against %s, %s (search, run %lld): KL divergence %.3g nats [%.3g, %.3g]. A search keeps no "
+            "other figures of quality; the command below measures them.",
+            q->config, q->reference, q->text, (long long)q->run_id, q->kld.estimate, q->kld.lower,
+            q->kld.upper);
+        grid_wrap(g, in, ROLE_DIM, text);
+        return;
+    }
     snprintf(
         text, sizeof text,
         "%s against %s, %lld windows of %d tokens of %s (run %lld): KL divergence %.3g nats [%.3g, %.3g], "

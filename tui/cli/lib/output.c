@@ -24,6 +24,7 @@ static struct column column_resolve(const struct column *c)
 {
     if (!c->metric) return *c;
     struct column own = column_of_metric(c->metric);
+    own.keep = c->keep;
     if (c->title) {
         own.title = c->title;
         own.scale = c->scale;
