@@ -194,7 +194,7 @@ static void a_machine_that_is_always_disturbed_has_a_verdict(void **state)
     assert_int_equal(b->s.blocks, b->s.complete);
     assert_int_equal(b->s.comparison[1].by_estimand[ESTIMAND_QUIET].blocks, 0);
     assert_int_equal(b->s.comparison[1].by_estimand[ESTIMAND_LOADED].blocks, b->s.blocks);
-    CHECK(bench_told(b, "about the speed beside that load"));
+    CHECK(bench_told(b, "the speed under that load"));
     check_reload(b);
     s.estimand = ESTIMAND_QUIET; /* somebody who asks for quiet blocks gets no other answer */
     s.control_blocks = -1;
