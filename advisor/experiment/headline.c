@@ -234,21 +234,21 @@ static bool margin_is_open(const struct experiment_state *x, const struct compar
            fabs(stats_proven(c->effect)) <= x->spec.margin;
 }
 
-/* "; the estimate is 8.6 %, and whether the difference is more than the margin of 1 % is not decided". The
+/* " (the estimate is 8.6 %, and whether the difference is more than the margin of 1 % is not decided)". The
  * estimate is what tables and the history show: it is named where the size is only what is proven. */
 static void put_margin_open(struct str *s, const struct experiment_state *x, const struct comparison *c,
                             enum verdict verdict)
 {
     const double sign = compared_metric(x)->better >= 0 ? 1 : -1;
-    const bool vague = stats_is_vague(c->effect, x->noise_floor);
-    if (vague) {
-        str_append(s, "; the estimate is ");
-        put_percent(s, fabs(stats_percent(sign * c->effect.estimate)), false);
-        str_append(s, " %");
-    }
-    if (margin_is_open(x, c, verdict))
-        str_printf(s, "%s whether the difference is more than the margin of %.3g %% is not decided",
-                   vague ? ", and" : ";", 100 * x->spec.margin);
+    const bool vague = stats_is_vague(c->effect, x->noise_floor), open = margin_is_open(x, c, verdict);
+    if (!vague && !open) return;
+    str_append(s, vague ? " (the estimate is " : " (");
+    if (vague) put_percent(s, fabs(stats_percent(sign * c->effect.estimate)), false);
+    if (vague) str_append(s, open ? " %, and " : " %");
+    if (open)
+        str_printf(s, "whether the difference is more than the margin of %.3g %% is not decided",
+                   100 * x->spec.margin);
+    str_append(s, ")");
 }
 
 /* Append the effect of the arm, relative to A, in words that fit its verdict: " takes 12 % less memory". */

@@ -336,13 +336,13 @@ static void test_wide_intervals(void **state)
     struct comparison *b = &s->comparison[1];
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) is at least 0.30 % faster at decoding (95 %: 0.30 to 179 %); the estimate is 66 %, and whether the "
-        "difference is more than the margin of 1 % is not decided; quality not measured.");
+        "B (arm1) is at least 0.30 % faster at decoding (95 %: 0.30 to 179 %) (the estimate is 66 %, and whether the "
+        "difference is more than the margin of 1 % is not decided); quality not measured.");
     b->effect = (struct interval){ log(1.0769), log(1.06), log(1.09) };
     s->noise_floor = log(1.81);
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) is at least 6.0 % faster at decoding (95 %: 6.0 to 9.0 %); the estimate is 7.7 %; quality not measured.");
+        "B (arm1) is at least 6.0 % faster at decoding (95 %: 6.0 to 9.0 %) (the estimate is 7.7 %); quality not measured.");
     s->noise_floor = NAN;
     s->spec.metric = &METRICS[METRIC_TTFT];
     s->verdict = b->verdict = VERDICT_WORSE;
