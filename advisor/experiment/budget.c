@@ -2,8 +2,9 @@
  *
  * The budget covers everything from loading to quality. Blocks end early enough for what follows them: the
  * closing canary, whose first run was timed, and the quality, whose time is estimated from one untimed window
- * of each arm. Quality that would take more than half of what is left comes on top of the budget instead:
- * otherwise there would be no time for a comparison. */
+ * of each arm. Quality that would take more than half of what is left is measured on fewer windows, unless
+ * their number was given. Where that is not enough, it comes on top of the budget: otherwise there would be
+ * no time for a comparison. */
 #include "advisor/experiment/parts.h"
 
 #include <math.h>
@@ -85,19 +86,45 @@ static struct arm_time arm_time_of(struct experiment *x, int arm)
                               .decode_token_s = t.decode_s };
 }
 
+/* Sets the number of windows. All arms have the same one, because their losses are compared: where an earlier
+ * session measured an arm, its number stays. */
+static void windows_set(struct experiment *x, int windows, int of)
+{
+    struct experiment_state *s = state_edit(x);
+    for (int k = 1; k < s->spec.arms; k++)
+        if (s->comparison[k].quality.known) windows = (int)s->comparison[k].quality.figures.candidate.chunks;
+    s->spec.quality_chunks = windows;
+    state_done(x);
+    if (windows < of)
+        experiment_log_event(
+            x, "windows",
+            "quality is measured on %d of %d windows of the text%s: more text needs a longer "
+            "budget, or --quality-chunks %d in a new run",
+            windows, of,
+            windows > s->spec.quality_least ? ", so that it fits into the budget"
+                                            : ", the fewest that are measured however short the budget is",
+            of);
+}
+
 /* Seconds that the quality of all challengers takes. NAN: unknown; 0: it is not measured. */
-static double quality_seconds(struct experiment *x)
+static double quality_seconds(struct experiment *x, double left_s)
 {
     const struct experiment_spec *s = &x->state.spec;
-    double sum = 0;
+    struct quality_time q = { 0 };
+    bool wanted = false;
+    int windows = 0;
     if (!*s->quality_file) return 0;
     const struct arm_time a = arm_time_of(x, 0);
     for (int k = 1; k < s->arms; k++) {
         if (x->state.arm[k].failed || x->state.comparison[k].quality.known) continue;
         const struct arm_time b = arm_time_of(x, k);
-        sum += forecast_quality_s(s, &a, &b);
+        forecast_quality_add(&q, s, &a, &b);
+        wanted = true;
     }
-    return sum;
+    if (!wanted) return 0;
+    const double seconds = forecast_quality_fit(&windows, &q, s, left_s);
+    if (s->quality_least > 0 && windows > 0) windows_set(x, windows, q.windows);
+    return seconds;
 }
 
 /* Says that the budget will not be kept, and why. */
@@ -115,7 +142,7 @@ void experiment_budget_exact(struct experiment *x)
 
 static void reserve(struct experiment *x, double canary_s)
 {
-    const double quality = quality_seconds(x), left = experiment_budget_left(x) - canary_s;
+    const double left = experiment_budget_left(x) - canary_s, quality = quality_seconds(x, left);
     const bool fits = quality <= 0.5 * left;
     char why[200];
     struct experiment_state *s = state_edit(x);

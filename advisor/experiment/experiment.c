@@ -194,6 +194,9 @@ static enum err_code run_open(struct experiment *x)
 {
     const bool resumed = x->state.run_id != 0;
     const enum err_code rc = experiment_begin_run(x);
+    if (!rc && resumed) /* what the budget of an earlier session allowed says nothing about this one */
+        experiment_log_event(x, "resume", "continued with %.3g s more; %d block%s had been measured",
+                             x->state.spec.budget_s, x->state.complete, str_plural(x->state.complete));
     if (rc || resumed) return rc;
     struct experiment_state *e = state_edit(x);
     e->run_id = x->run.row.id;

@@ -299,6 +299,9 @@ struct experiment_spec {
      */
     char quality_file[512];
     int quality_ctx, quality_chunks;
+    /* fewer windows than quality_chunks may be measured to keep the budget, but at least so many; 0: all of
+     * them are measured, however long that takes */
+    int quality_least;
     double kld_margin; /* largest mean KL divergence that counts as no loss, nats; 0: 0.02 */
     char gate[512];    /* see "gate" above; "": none */
     uint64_t seed;
@@ -486,6 +489,7 @@ struct experiment_state {
     int cell_repeats; /* how often a cell runs the workload (short ones are repeated for sensors and clocks)
                        */
     struct experiment_spec spec;
+    bool running; /* read from the database while another process still measures it (experiment_load) */
     struct experiment_arm arm[EXPERIMENT_ARMS];
     /* the running cell */
     int running_arm, block, slot; /* -1 between cells */
@@ -642,6 +646,10 @@ struct run_load experiment_run_load(const struct experiment_state *s, int arm);
  * buf. */
 enum { RUN_LOAD_TEXT = 120 };
 char *experiment_run_load_text(char buf[RUN_LOAD_TEXT], const struct run_load *l);
+
+/* Further blocks that the run may have for this comparison. An estimate (blocks_needed) may be larger: texts
+ * then say that these will probably not decide. */
+int experiment_blocks_possible(const struct experiment_state *s, const struct comparison *c);
 
 /* The comparison that the run's verdict is about. */
 const struct comparison *experiment_headline(const struct experiment_state *s);

@@ -31,13 +31,25 @@ static int quality_windows(const struct experiment_spec *s)
     return MAX(windows, 1);
 }
 
-double forecast_quality_s(const struct experiment_spec *s, const struct arm_time *a, const struct arm_time *b)
+void forecast_quality_add(struct quality_time *q, const struct experiment_spec *s, const struct arm_time *a,
+                          const struct arm_time *b)
 {
-    const int windows = quality_windows(s);
-    if (windows < 0) return NAN;
-    const double tokens = (double)windows * (s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX);
-    return a->start_s + b->start_s + tokens * (a->prefill_token_s + b->prefill_token_s) +
-           (double)PROMPTS * PROMPT_TOKENS * (a->decode_token_s + b->decode_token_s);
+    const int ctx = s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX;
+    q->windows = quality_windows(s);
+    q->window_s += ctx * (a->prefill_token_s + b->prefill_token_s);
+    q->fixed_s += a->start_s + b->start_s +
+                  (double)PROMPTS * PROMPT_TOKENS * (a->decode_token_s + b->decode_token_s);
+}
+
+double forecast_quality_fit(int *windows, const struct quality_time *q, const struct experiment_spec *s,
+                            double left_s)
+{
+    *windows = q->windows;
+    if (q->windows < 0) return NAN;
+    const double fit = floor((0.5 * left_s - q->fixed_s) / q->window_s);
+    if (s->quality_least > 0 && fit < q->windows) /* false for NAN: unknown */
+        *windows = MIN((int)fmax(fit, s->quality_least), q->windows);
+    return q->fixed_s + *windows * q->window_s;
 }
 
 /* The least number of blocks of a verdict on one arm, control included. */
@@ -80,7 +92,9 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
 void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spec *s,
                       const struct arm_time t[EXPERIMENT_ARMS])
 {
-    double starts = 0, cells = 0, warmup = 0, quality = 0, shortest = INFINITY;
+    double starts = 0, cells = 0, warmup = 0, shortest = INFINITY;
+    struct quality_time q = { 0 };
+    int windows;
     for (int i = 0; i < s->arms; i++) shortest = fmin(shortest, t[i].cell_s);
     const int repeats = cell_repeats(shortest, CELL_LEAST_S);
     for (int i = 0; i < s->arms; i++) {
@@ -91,12 +105,13 @@ void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spe
         cells += 2 * cell;
         warmup += t[i].start_s + t[i].cell_s +
                   fmin(more * cell, s->warmup_cells ? INFINITY : fmax(most, cell));
-        if (i && *s->quality_file) quality += forecast_quality_s(s, &t[0], &t[i]);
+        if (i && *s->quality_file) forecast_quality_add(&q, s, &t[0], &t[i]);
     }
     const bool fresh = s->processes == PROCESSES_NEW || (s->processes == PROCESSES_AUTO && starts <= cells);
     double settle = 0;
     for (int i = 0; i < s->arms; i++) settle += t[i].settle_s;
-    forecast_of(f, s, warmup, cells + (fresh ? starts + settle : 0), quality);
+    forecast_of(f, s, warmup, cells + (fresh ? starts + settle : 0),
+                forecast_quality_fit(&windows, &q, s, s->budget_s - warmup));
 }
 
 /* ---------------------------------------------------------------- the speed of an arm */
@@ -297,7 +312,7 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         str_append(&s, "; ");
         put_time(&s, f->budget_s);
         if (f->given)
-            str_printf(&s, " give%s %d", f->budget_s == 1 ? "s" : "", f->given);
+            str_printf(&s, " give%s about %d", f->budget_s == 1 ? "s" : "", f->given);
         else
             str_append(&s, " are too short for a block");
         str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",

@@ -226,6 +226,31 @@ static void put_blocks_so_far(struct str *s, struct wording w, const struct comp
                    c->blocks_needed == 1 ? " is" : "s are");
 }
 
+/* Whether a difference that is proven may still be one that does not matter: its interval reaches below the
+ * margin. */
+static bool margin_is_open(const struct experiment_state *x, const struct comparison *c, enum verdict verdict)
+{
+    return (verdict == VERDICT_BETTER || verdict == VERDICT_WORSE) &&
+           fabs(stats_proven(c->effect)) <= x->spec.margin;
+}
+
+/* " (the estimate is 8.6 %, and whether the difference is more than the margin of 1 % is not decided)". The
+ * estimate is what tables and the history show: it is named where the size is only what is proven. */
+static void put_margin_open(struct str *s, const struct experiment_state *x, const struct comparison *c,
+                            enum verdict verdict)
+{
+    const double sign = compared_metric(x)->better >= 0 ? 1 : -1;
+    const bool vague = stats_is_vague(c->effect, x->noise_floor), open = margin_is_open(x, c, verdict);
+    if (!vague && !open) return;
+    str_append(s, vague ? " (the estimate is " : " (");
+    if (vague) put_percent(s, fabs(stats_percent(sign * c->effect.estimate)), false);
+    if (vague) str_append(s, open ? " %, and " : " %");
+    if (open)
+        str_printf(s, "whether the difference is more than the margin of %.3g %% is not decided",
+                   100 * x->spec.margin);
+    str_append(s, ")");
+}
+
 /* Append the effect of the arm, relative to A, in words that fit its verdict: " takes 12 % less memory". */
 static void put_effect(struct str *s, const struct experiment_state *x, const struct comparison *c,
                        enum verdict verdict)
@@ -238,6 +263,7 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
         str_append(s, " ");
         put_verb(s, w.verb, change, x->noise_floor);
         put_change(s, w, change, x->noise_floor, c->alpha);
+        put_margin_open(s, x, c, verdict);
         if (verdict == VERDICT_NEGLIGIBLE)
             str_printf(s, ", less than the margin of %.3g %%", 100 * x->spec.margin);
     } else if (verdict == VERDICT_EQUIVALENT) {
@@ -259,6 +285,18 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
     }
 }
 
+/* " (134M against 132M on average)": tables show the largest value; averages of the same blocks are compared
+ */
+static void put_memory_of_blocks(struct str *s, const struct experiment_state *x, int arm, int metric)
+{
+    const double own = x->arm[arm].mean[metric - METRIC_SENSOR_COUNT].estimate,
+                 a = x->arm[0].mean[metric - METRIC_SENSOR_COUNT].estimate;
+    char bytes[2][32];
+    if (metric != METRIC_PEAK_MEMORY || !(own > 0) || !(a > 0)) return;
+    str_printf(s, " (%s against %s on average)", str_from_bytes(metric_bytes(own), bytes[0], sizeof bytes[0]),
+               str_from_bytes(metric_bytes(a), bytes[1], sizeof bytes[1]));
+}
+
 /* The other axes of the joint verdict, as far as they are measured. */
 static void put_other_axes(struct str *s, const struct experiment_state *x, const struct joint *j, int arm)
 {
@@ -278,8 +316,13 @@ static void put_other_axes(struct str *s, const struct experiment_state *x, cons
             put_verb(s, w.verb, change, NAN);
             put_size(s, change, NAN);
             str_printf(s, " %s %s", change.estimate < 0 ? w.less : w.more, w.what);
+            put_memory_of_blocks(s, x, arm, metric);
             break;
-        case JOINT_EQUIVALENT: str_printf(s, ", with the same %s", w.noun); break;
+        case JOINT_EQUIVALENT:
+            str_printf(s, ", with the same %s", w.noun);
+            if (metric == METRIC_PEAK_MEMORY) str_printf(s, " within %.3g %%", 100 * j->input.margin[axis]);
+            put_memory_of_blocks(s, x, arm, metric);
+            break;
         default: break;
         }
     }
@@ -363,7 +406,12 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
     if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
     if (isnan(stats_proven(c->effect)) && c->blocks_needed > 0)
         return; /* it is said with the blocks so far */
-    if (x->blocks_needed > 0)
+    const int possible = experiment_blocks_possible(x, c);
+    if (x->phase == PHASE_QUALITY) /* no block follows */
+        str_append(s, " Undecided when the blocks ended.");
+    else if (x->blocks_needed > possible)
+        str_printf(s, " Undecided: deciding takes more blocks than the %d that are left.", possible);
+    else if (x->blocks_needed > 0)
         str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
                    str_plural(x->blocks_needed));
     else
@@ -435,7 +483,8 @@ static void put_evidence(struct str *s, const struct experiment_state *x, int ar
                    stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
     else
         str_append(s, "A was not compared with itself, so the noise is unknown");
-    str_printf(s, "; differences below the margin of %.3g %% do not matter", 100 * x->spec.margin);
+    if (!margin_is_open(x, c, verdict_of(x, arm))) /* the result says what the margin means for it */
+        str_printf(s, "; differences below the margin of %.3g %% do not matter", 100 * x->spec.margin);
 }
 
 static void put_conditions(struct str *s, const struct experiment_state *x)
@@ -481,15 +530,20 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
     const enum verdict verdict = verdict_of(x, arm);
     const bool open = verdict == VERDICT_INCONCLUSIVE || verdict == VERDICT_NONE;
     const long long run = (long long)x->run_id;
-    const double seconds = experiment_counted_block_s(x) * x->blocks_needed;
+    const int possible = experiment_blocks_possible(x, comparison_of(x, arm));
+    const double seconds = experiment_counted_block_s(x) * MIN(x->blocks_needed, possible);
     char budget[FORECAST_BUDGET] = "TIME";
     if (!run) return;
     if (seconds > 0) forecast_budget(budget, seconds);
-    if (x->phase == PHASE_STOPPED) {
+    if (x->running) {
+        str_printf(s, "next: qdyno show %lld   (the run is still measuring; this shows how far it is)", run);
+    } else if (x->phase == PHASE_STOPPED) {
         str_printf(s, "next: qdyno ab --resume %lld   (continues where it was stopped)", run);
-    } else if (open && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
+    } else if (open && possible > 0 && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
         str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld", run, budget, run);
-        if (x->blocks_needed > 0)
+        if (x->blocks_needed > possible)
+            str_printf(s, "; deciding takes more blocks than the %d that are left", possible);
+        else if (x->blocks_needed > 0)
             str_printf(s, "; about %d more block%s for a verdict", x->blocks_needed,
                        str_plural(x->blocks_needed));
         str_append(s, ")");

@@ -85,6 +85,13 @@ static int blocks_for_half(double sd, double half, double alpha)
     return low;
 }
 
+/* Its own maximum limits the blocks that count, the room limits all. */
+int experiment_blocks_possible(const struct experiment_state *s, const struct comparison *c)
+{
+    const int most = s->spec.max_blocks > 0 ? s->spec.max_blocks : EXPERIMENT_BLOCKS;
+    return MAX(MIN(most - c->blocks, EXPERIMENT_BLOCKS - s->complete), 0);
+}
+
 /* Estimate of further blocks until a claim becomes possible, if estimate and spread stay as they are: an
  * interval that excludes 0, or an interval of equivalence within the margin. */
 static int blocks_until_claim(const struct comparison *c, double margin)
@@ -307,12 +314,18 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
             "only a difference of %.1f %% or more would probably have been found",
             c->blocks, which, str_plural(c->blocks),
             100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
-    str_printf(&out, "; a verdict needs about %d more block%s", c->blocks_needed,
-               str_plural(c->blocks_needed));
+    const int possible = experiment_blocks_possible(s, c);
+    const bool none_counts = s->complete > 0 && !s->blocks;
+    if (c->blocks_needed > possible && !none_counts)
+        str_printf(&out, "; a verdict needs more blocks than the %d that are left (at most %d)", possible,
+                   c->blocks + possible);
+    else
+        str_printf(&out, "; a verdict needs about %d more block%s", c->blocks_needed,
+                   str_plural(c->blocks_needed));
     const double seconds = ceil(experiment_counted_block_s(s) * c->blocks_needed);
-    if (s->complete > 0 && !s->blocks)
+    if (none_counts)
         str_printf(&out, ", but none of %d was undisturbed: --estimand loaded uses all", s->complete);
-    else if (seconds > 0)
+    else if (seconds > 0 && c->blocks_needed <= possible)
         str_printf(&out, " (%.0f s at this load)", seconds);
     snprintf(buf, size, "%s", str_text(&out));
     str_free(&out);

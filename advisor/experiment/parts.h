@@ -317,9 +317,18 @@ void experiment_look_for_load(struct experiment *x);
 
 /* ---------------------------------------------------------------- forecast.c */
 
-/* Seconds that measuring the quality of b against a takes. NAN: unknown. */
-double forecast_quality_s(const struct experiment_spec *s, const struct arm_time *a,
+/* What measuring quality takes: windows * window_s + fixed_s, which is for loading and the greedy texts. */
+struct quality_time {
+    int windows; /* of the text, at most; -1: unknown, because it cannot be read */
+    double fixed_s, window_s;
+};
+/* Adds the time for the quality of b against a. Begin with {0}. */
+void forecast_quality_add(struct quality_time *q, const struct experiment_spec *s, const struct arm_time *a,
                           const struct arm_time *b);
+/* Seconds for that; NAN: unknown. Where the specification allows fewer windows (quality_least), *windows is
+ * lowered until they take at most half of left_s. */
+double forecast_quality_fit(int *windows, const struct quality_time *q, const struct experiment_spec *s,
+                            double left_s);
 /* The forecast where these times are known; `before_s`: loading and warming up. The specification is
  * resolved. */
 void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,

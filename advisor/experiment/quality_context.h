@@ -11,6 +11,9 @@ struct experiment_spec;
 
 /* Where nothing else is asked for: so many windows of so many tokens. */
 enum { QUALITY_CHUNKS = 64, QUALITY_CTX = 512 };
+/* Windows that are measured also where the budget is too short for them: with fewer, the interval of the loss
+ * is too wide to compare it with a limit. */
+enum { QUALITY_LEAST = 8 };
 
 /* How long windows are, and why. */
 struct quality_context {

@@ -362,6 +362,28 @@ static void rebuild_event(void *ctx, int64_t unix_ms, const char *kind, const ch
     }
 }
 
+static void rows_judge(struct experiment_state *s, const struct run_totals *l)
+{
+    totals_summarize(l, s);
+    judge_control(s);
+    judge_numbers(s);
+    judge_companions(s);
+}
+
+/* A run without an outcome has not stored which estimand it uses: repeats its choice, and the plan from which
+ * that follows. */
+static void estimand_rebuild(struct experiment_state *s, const struct run_totals *l, int64_t until_ms)
+{
+    if (s->control_blocks >= 2)
+        s->planned_blocks = plan_blocks(&s->spec, stats_sd(s->control_d, s->control_blocks));
+    int64_t begun_ms = s->started_ms; /* of the session that measured last: the budget is of a session */
+    for (int i = 0; i < s->events; i++)
+        if (!strcmp(s->event[i].kind, "resume")) begun_ms = s->event[i].unix_ms;
+    s->elapsed_s = fmax((double)(until_ms - begun_ms) * 1e-3 - s->paused_s, 0);
+    estimand_use(s, estimand_choose(s));
+    rows_judge(s, l);
+}
+
 enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, struct db *d, int64_t run_id,
                             bool discard_open, struct err *why)
 {
@@ -374,10 +396,7 @@ enum err_code state_rebuild(struct experiment_state *s, struct run_totals *l, st
     free(cells);
     if (!rc) rc = db_event_list(d, run_id, rebuild_event, s, why);
     if (rc) return rc;
-    totals_summarize(l, s);
-    judge_control(s);
-    judge_numbers(s);
-    judge_companions(s);
+    rows_judge(s, l);
     return ERR_OK;
 }
 
@@ -437,6 +456,12 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
     struct run_totals *totals = calloc(1, sizeof(*totals));
     if (!totals) rc = err_set(why, ERR_NOMEM, "no memory to read a run");
     if (!rc) rc = state_rebuild(out, totals, d, row->id, false, why);
+    out->started_ms = row->started_ms;
+    out->ended_ms = row->ended_ms;
+    out->phase = phase_of(row, out);
+    out->running = !strcmp(row->state, "running");
+    if (!rc && !used)
+        estimand_rebuild(out, totals, out->running || !row->ended_ms ? clock_unix_ms() : row->ended_ms);
     if (totals) totals_free(totals);
     free(totals);
     if (rc) {
@@ -444,9 +469,6 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
         return rc;
     }
     snprintf(out->machine_id, sizeof(out->machine_id), "%s", row->machine);
-    out->started_ms = row->started_ms;
-    out->ended_ms = row->ended_ms;
-    out->phase = phase_of(row, out);
     if (out->phase >= PHASE_DONE) out->paused_since_ms = 0; /* it was stopped during a pause */
     if (outcome) {
         read_failures(out, outcome);

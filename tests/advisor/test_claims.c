@@ -236,7 +236,7 @@ static void test_sentences(void **state)
     b->effect = (struct interval){ log(1.5), log(1.4), log(1.6) };
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) is 50 % faster at decoding (95 %: 40 to 60 %), takes 40 % less memory; quality "
+        "B (arm1) is 50 % faster at decoding (95 %: 40 to 60 %), takes 40 % less memory (600B against 0.98K on average); quality "
         "loss 0.01 nats on held-out.txt (at most 0.012, within the limit of 0.02).");
     b->quality.known = false;
     s->discarded = 1;
@@ -244,7 +244,7 @@ static void test_sentences(void **state)
     b->effect = (struct interval){ log(0.92), log(0.9), log(0.94) };
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) is 8.0 % slower at decoding (95 %: 6.0 to 10 %), takes 40 % less memory; quality "
+        "B (arm1) is 8.0 % slower at decoding (95 %: 6.0 to 10 %), takes 40 % less memory (600B against 0.98K on average); quality "
         "not measured. 1 of 9 blocks was disturbed and does not count.");
     /* less time is better; the text is about the number itself. A busy machine is named */
     s->spec.metric = &METRICS[METRIC_TTFT];
@@ -255,7 +255,7 @@ static void test_sentences(void **state)
     s->load[ESTIMAND_LOADED].others_busy = 0.42;
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) has a 20 % shorter time to first token (95 %: 15 to 25 %), takes 40 % less memory; quality not measured. The machine was busy (other programs "
+        "B (arm1) has a 20 % shorter time to first token (95 %: 15 to 25 %), takes 40 % less memory (600B against 0.98K on average); quality not measured. The machine was busy (other programs "
         "used 42 % of its processors); this is the result under that load.");
     /* nothing certain: the interval keeps its signs, and the text says what is missing */
     s->spec.metric = &METRICS[METRIC_DECODE_RATE];
@@ -269,6 +269,16 @@ static void test_sentences(void **state)
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. "
         "Undecided: about 3 more blocks may decide.");
+    /* never more blocks than the run may have, and none while something else is measured */
+    b->blocks = 8;
+    s->complete = 8;
+    s->spec.max_blocks = 10;
+    CHECK_CONTAINS(experiment_sentence(text, sizeof text, s, 1),
+                   "Undecided: deciding takes more blocks than the 2 that are left.");
+    s->phase = PHASE_QUALITY;
+    CHECK_CONTAINS(experiment_sentence(text, sizeof text, s, 1), "Undecided when the blocks ended.");
+    s->phase = PHASE_DONE;
+    s->spec.max_blocks = 0;
     s->verdict = b->verdict = VERDICT_EQUIVALENT;
     assert_non_null(strstr(experiment_sentence(text, sizeof text, s, 1),
                            "is neither faster nor slower at decoding by more than 1 %"));
@@ -326,12 +336,13 @@ static void test_wide_intervals(void **state)
     struct comparison *b = &s->comparison[1];
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) is at least 0.30 % faster at decoding (95 %: 0.30 to 179 %); quality not measured.");
+        "B (arm1) is at least 0.30 % faster at decoding (95 %: 0.30 to 179 %) (the estimate is 66 %, and whether the "
+        "difference is more than the margin of 1 % is not decided); quality not measured.");
     b->effect = (struct interval){ log(1.0769), log(1.06), log(1.09) };
     s->noise_floor = log(1.81);
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) is at least 6.0 % faster at decoding (95 %: 6.0 to 9.0 %); quality not measured.");
+        "B (arm1) is at least 6.0 % faster at decoding (95 %: 6.0 to 9.0 %) (the estimate is 7.7 %); quality not measured.");
     s->noise_floor = NAN;
     s->spec.metric = &METRICS[METRIC_TTFT];
     s->verdict = b->verdict = VERDICT_WORSE;
@@ -390,6 +401,21 @@ static void test_closing(void **state)
     experiment_closing(&c, s, 1);
     assert_non_null(strstr(c.next, "--budget 2m "));
     assert_non_null(strstr(c.conditions, "; disturbed blocks were left out"));
+    /* a run that another process measures can be shown, not resumed */
+    s->running = true;
+    experiment_closing(&c, s, 1);
+    CHECK_CONTAINS(c.next, "next: qdyno show 7 ");
+    assert_null(strstr(c.next, "--resume"));
+    s->running = false;
+    /* no more blocks are promised than fit into a run; where none is left, nothing is resumed */
+    s->blocks_needed = 300;
+    experiment_closing(&c, s, 1);
+    CHECK_CONTAINS(c.next, "deciding takes more blocks than the 208 that are left");
+    s->spec.max_blocks = b->blocks;
+    experiment_closing(&c, s, 1);
+    assert_null(strstr(c.next, "--resume"));
+    s->spec.max_blocks = 0;
+    s->blocks_needed = 10;
     s->blocks = 0;
     experiment_closing(&c, s, 1);
     assert_non_null(strstr(c.next, "qdyno report 7 "));
@@ -399,6 +425,12 @@ static void test_closing(void **state)
     b->effect = (struct interval){ log(1.5), log(1.4), log(1.6) };
     experiment_closing(&c, s, 1);
     assert_non_null(strstr(c.next, "qdyno apply --run 7"));
+    CHECK_CONTAINS(c.evidence, "differences below the margin of 1 % do not matter");
+    b->effect.lower = log(1.005); /* less than the margin is proven: the result says so, once */
+    experiment_closing(&c, s, 1);
+    CHECK_CONTAINS(c.result, "whether the difference is more than the margin of 1 % is not decided");
+    assert_null(strstr(c.evidence, "do not matter"));
+    b->effect.lower = log(1.4);
     b->quality.known = true;
     b->quality.kld = (struct interval){ 0.05, 0.04, 0.06 }; /* the limit is 0.02 */
     experiment_closing(&c, s, 1);

@@ -1,6 +1,6 @@
 /* Proves: a pause begins between two cells, ends the arms' processes, costs no budget, spoils no verdict and
  * is known from the database alone; a block that it cut is not counted; what waits can be stopped and
- * resumed.
+ * resumed. A run that is being measured is read from the database as it is.
  */
 #include "tests/advisor/fake_bench.h"
 
@@ -158,6 +158,47 @@ static void what_waits_can_be_stopped_and_resumed(void **state)
     check_the_database_says_the_same(b);
 }
 
+/* A run that another process reads while it is measured: its control and the blocks that count are the same
+ * there, although no outcome is stored yet. What a session that is continued had before is not its budget. */
+static void a_running_run_is_read_as_it_is(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = bench_spec(
+        "rate=1000+noise=0.002+seed=1+sleep_ms=40+faults_from=2+faults_to=1000000",
+        "rate=1100+noise=0.002+seed=2+sleep_ms=40+faults_from=2+faults_to=1000000");
+    struct err why = { 0 };
+    struct experiment *x = NULL;
+    struct experiment_state *read = calloc(1, sizeof *read);
+    assert_non_null(read);
+    CHECK_OK(bench_start(&x, b, &s, &why));
+    int64_t version = 0;
+    do {
+        experiment_wait(x, &version, 1000);
+        experiment_state(x, &b->s);
+    } while (b->s.complete < 2 && !experiment_finished(x));
+    struct db *d = bench_db(b);
+    CHECK_OK(experiment_load(read, d, b->s.run_id, &why));
+    assert_true(read->running);
+    assert_int_equal(b->s.estimand, ESTIMAND_LOADED);
+    assert_int_equal(read->estimand, ESTIMAND_LOADED);
+    assert_int_equal(read->control_blocks, b->s.control_blocks);
+    CHECK_NEAR(read->noise_floor, b->s.noise_floor, 1e-12);
+    CHECK_GE(read->blocks, 2);
+    assert_int_equal(read->discarded, 0);
+    experiment_stop(x);
+    while (!experiment_finished(x)) experiment_wait(x, &version, 1000);
+    experiment_close(x);
+    s.resume_id = b->s.run_id;
+    bench_run(b, &s);
+    CHECK_OK(experiment_load(read, d, b->s.run_id, &why));
+    assert_false(read->running);
+    int resumes = 0;
+    for (int i = 0; i < read->events; i++) resumes += !strcmp(read->event[i].kind, "resume");
+    assert_int_equal(resumes, 1);
+    db_close(d);
+    free(read);
+}
+
 int main(void)
 {
 #define PAUSE_TEST(f) cmocka_unit_test_setup_teardown(f, bench_set_up, bench_tear_down)
@@ -165,6 +206,7 @@ int main(void)
         PAUSE_TEST(nothing_timed_spans_a_pause),
         PAUSE_TEST(a_pause_while_loading),
         PAUSE_TEST(what_waits_can_be_stopped_and_resumed),
+        PAUSE_TEST(a_running_run_is_read_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void test_arithmetic(void **state)
     assert_true(experiment_forecast_is_short(&f));
     assert_string_equal(
         experiment_forecast_text(text, &f),
-        "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them for the "
+        "one block takes about 70 s; 5 min give about 3; a verdict needs at least 10, 3 of them for the "
         "control");
     assert_string_equal(f.budget, "14m"); /* 1.1 * (60 + 10 * 70) s */
     /* what it proposes is enough by its own arithmetic */
@@ -79,6 +79,35 @@ static void test_quality_is_said(void **state)
     assert_non_null(strstr(experiment_forecast_text(text, &f), "unknown time more"));
     forecast_of(&f, &s, 0, 1.5, 0);
     assert_null(strstr(experiment_forecast_text(text, &f), "quality"));
+}
+
+/* Quality is measured on as many windows as half of what is left of the budget gives, unless their number was
+ * given, and never on fewer than the least number. */
+static void test_quality_fits(void **state)
+{
+    (void)state;
+    int windows = 0;
+    const struct arm_time each = { .start_s = 1, .prefill_token_s = 0.5 / 512, .decode_token_s = 0 };
+    struct experiment_spec s = spec_of("tg64", 2);
+    s.quality_chunks = 64;
+    struct quality_time q = { 0 };
+    forecast_quality_add(&q, &s, &each, &each);
+    CHECK_NEAR(q.window_s, 1, 1e-9);
+    CHECK_NEAR(q.fixed_s, 2, 1e-9);
+    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 30), 66, 1e-9); /* the number was given */
+    assert_int_equal(windows, 64);
+    s.quality_least = 8;
+    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 45), 22, 1e-9);
+    assert_int_equal(windows, 20);
+    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 5), 10, 1e-9);
+    assert_int_equal(windows, 8);
+    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 500), 66, 1e-9);
+    assert_int_equal(windows, 64);
+    s.quality_chunks = 3; /* a short text */
+    q = (struct quality_time){ 0 };
+    forecast_quality_add(&q, &s, &each, &each);
+    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 1), 5, 1e-9);
+    assert_int_equal(windows, 3);
 }
 
 static void test_unknown(void **state)
@@ -133,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_hash_for_one_file),
                                         cmocka_unit_test(test_arithmetic),
                                         cmocka_unit_test(test_quality_is_said),
+                                        cmocka_unit_test(test_quality_fits),
                                         cmocka_unit_test(test_unknown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

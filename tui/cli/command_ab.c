@@ -266,9 +266,25 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
                      loaded ? "undisturbed" : "as the machine is", o->blocks);
 }
 
+/* Where both would be printed differently: why the column "x A" is not the quotient of the rates beside it.
+ */
+static void note_ratio(struct table *t, const struct experiment_state *s)
+{
+    const int k = MAX(s->headline, 1);
+    const double paired = effect_as_change(s, experiment_headline(s)->effect).estimate,
+                 means = log(s->arm[k].rate / s->arm[0].rate);
+    if (fabs(paired - means) >= 0.005) /* false for NAN */
+        table_note(
+            t,
+            "x A of %c (%+.1f %%) compares the arms within each block; the quotient of the two mean rates "
+            "(%+.1f %%) also contains what changed on the machine between blocks and decides nothing",
+            'A' + k, stats_percent(paired), stats_percent(means));
+}
+
 static void note_effect(struct table *t, const struct experiment_state *s)
 {
     char noise[EXPERIMENT_BLOCKS_TEXT];
+    note_ratio(t, s);
     for (int k = 1; k < s->spec.arms; k++) note_comparison(t, s, &s->comparison[k], k);
     if (s->confirming) {
         table_note(t, "confirmation of the winner, %c, on %d further blocks:", 'A' + s->headline,
@@ -296,13 +312,13 @@ static void note_effect(struct table *t, const struct experiment_state *s)
 }
 
 /* Whether an event changes what the figures mean: then it is printed always. All others describe the course
- * of the run, and are printed with --verbose. */
-static bool event_matters(const struct experiment_state *s, const char *kind)
+ * of the run, and are printed with --verbose. current: of the session that measured last. */
+static bool event_matters(const struct experiment_state *s, const char *kind, bool current)
 {
-    static const char *const KINDS[] = { "arm", "engine", "load", "continue" };
+    static const char *const KINDS[] = { "arm", "engine", "load", "continue", "windows" };
     const bool open = s->verdict == VERDICT_NONE || s->verdict == VERDICT_INCONCLUSIVE;
-    if (!strcmp(kind, "budget")) return open; /* what a short budget kept from being decided */
-    if (!strcmp(kind, "quality"))             /* why it is unknown; known figures have notes of their own */
+    if (!strcmp(kind, "budget")) return open && current; /* what a short budget kept from being decided */
+    if (!strcmp(kind, "quality")) /* why it is unknown; known figures have notes of their own */
         for (int k = 1; k < s->spec.arms; k++)
             if (!s->comparison[k].quality.known) return true;
     for (size_t i = 0; i < COUNT_OF(KINDS); i++)
@@ -339,9 +355,12 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     for (int i = 0; i < s->spec.arms; i++) table_add_arm(t, s, i);
     note_effect(t, s);
     ab_claims_note(t, s);
+    int session = 0; /* its first event */
+    for (int i = 0; i < s->events; i++)
+        if (!strcmp(s->event[i].kind, "resume")) session = i;
     for (int i = 0; i < s->events; i++) {
         char when[32];
-        if (event_matters(s, s->event[i].kind)) table_note(t, "%s", s->event[i].text);
+        if (event_matters(s, s->event[i].kind, i >= session)) table_note(t, "%s", s->event[i].text);
         table_detail(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
     }
     if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);

@@ -61,6 +61,7 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global 
     if (rc || s->resume_id) return rc; /* a resumed run has its own values */
     s->quality_ctx = (int)args_int(a, "--quality-ctx", 0);
     s->quality_chunks = (int)args_int(a, "--quality-chunks", QUALITY_CHUNKS);
+    s->quality_least = args_has(a, "--quality-chunks") ? 0 : QUALITY_LEAST;
     if (!args_has(a, "--quality-ctx")) quality_follow_workload(s, g, args_has(a, "--quality-chunks"));
     s->kld_margin = args_num(a, "--kld-margin", KLD_MARGIN);
     if (!*s->quality_file && (args_has(a, "--quality-ctx") || args_has(a, "--quality-chunks")))

@@ -16,7 +16,7 @@
     { .name = "--quality-ctx", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,                     \
       .help = "tokens per window of that text; default: as the workload (depth, prompt and answer), at least 512" },                                              \
     { .name = "--quality-chunks", .value = "N", .kind = FLAG_INT, .max = 1 << 24,                            \
-      .help = "largest number of windows; 0: all; default 64, fewer of longer windows" },                                                  \
+      .help = "number of windows at most; 0: all; default 64, fewer of longer windows or to keep the budget (8 at least)" },                                                  \
     { .name = "--kld-margin", .value = "NATS", .kind = FLAG_NUM, .min = 1e-9, .max = 1e3,                    \
       .help = "largest mean KL divergence that counts as no loss; default 0.02" },                             \
     FLAG_GATE_ROW("decode_tok_s >= 0.98*A and kld_mean < 0.02")

@@ -75,6 +75,7 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
     const char *quality = j->text[AB_QUALITY];
     if (!form_says_no(quality)) {
         s->quality_chunks = QUALITY_CHUNKS;
+        s->quality_least = QUALITY_LEAST;
         str_put(s->quality_file, sizeof s->quality_file,
                 strcmp(quality, "yes") ? quality : "the model's text");
     }

@@ -224,6 +224,7 @@ static enum err_code start_options(struct experiment_spec *spec, const struct ba
     if (margin > 0) spec->margin = margin;
     if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
     spec->quality_chunks = QUALITY_CHUNKS;
+    spec->quality_least = QUALITY_LEAST;
     const enum err_code rc = start_quality_text(spec, b->db_path, j->text[START_QUALITY], why);
     if (!rc) experiment_quality_follow(&ignored, spec, false);
     return rc;

@@ -160,7 +160,12 @@ static void note_blocks_needed(struct report *r, const struct report_source *s)
         const struct comparison *c = report_comparison(s, k);
         const enum verdict v = report_verdict(s, c);
         if ((v > VERDICT_NONE && v != VERDICT_INCONCLUSIVE) || c->dropped) continue;
-        if (c->blocks_needed > 0)
+        const int possible = experiment_blocks_possible(&s->state, c);
+        if (c->blocks_needed > possible)
+            content_add(r, CONTENT_TEXT,
+                        content_printf(r, "Deciding about %s takes more blocks than the %d that are left.",
+                                       report_arm_name(k), possible));
+        else if (c->blocks_needed > 0)
             content_add(
                 r, CONTENT_TEXT,
                 content_printf(

@@ -454,8 +454,10 @@ static const char *verdict_text(enum verdict v)
         [VERDICT_BETTER] =
             "%c wins. p pushes the result; check its quality before you switch if it changes answers",
         [VERDICT_WORSE] = "keep A. a ranks other configurations",
-        [VERDICT_EQUIVALENT] = "no difference beyond the margin: decide by memory and quality",
-        [VERDICT_NEGLIGIBLE] = "a difference exists but is below the margin: decide by memory and quality",
+        [VERDICT_EQUIVALENT] =
+            "no difference beyond the margin: either will do, unless memory or quality differ",
+        [VERDICT_NEGLIGIBLE] =
+            "the difference is below the margin: either will do, unless memory or quality differ",
         [VERDICT_INCONCLUSIVE] =
             "undecided within the budget: r continues it with more time (its blocks count), best on a quieter machine",
     };
@@ -511,6 +513,9 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "the blocks are over; the quality of each arm is measured once, then the result");
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells are finishing");
+    } else if (x->blocks_needed > experiment_blocks_possible(x, experiment_headline(x))) {
+        snprintf(buf, size, "more blocks than the %d that are left",
+                 experiment_blocks_possible(x, experiment_headline(x)));
     } else if (x->blocks_needed > 0) {
         snprintf(buf, size, "about %d more block%s", x->blocks_needed, str_plural(x->blocks_needed));
     } else {
