@@ -3,6 +3,7 @@
 #ifndef QDYNO_ADVISOR_ADVISE_H
 #define QDYNO_ADVISOR_ADVISE_H
 
+#include "advisor/advise/proposals.h"
 #include "advisor/predict/predict.h"
 #include "advisor/stats/stats.h"
 #include "base/base.h"

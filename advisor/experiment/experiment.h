@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "advisor/experiment/forecast.h"
 #include "advisor/experiment/quality_context.h"
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"

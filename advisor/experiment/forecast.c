@@ -90,7 +90,7 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
 
 /* What every arm costs before the first block, and in one block. */
 void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spec *s,
-                      const struct arm_time t[EXPERIMENT_ARMS])
+                      const struct arm_time t[])
 {
     double starts = 0, cells = 0, warmup = 0, shortest = INFINITY;
     struct quality_time q = { 0 };

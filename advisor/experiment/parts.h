@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "advisor/experiment/forecast.h"
+#include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
 
 enum { BLOCK_CELLS = 2 * EXPERIMENT_ARMS }; /* at most */

@@ -2,7 +2,6 @@
  * experiment with the times that the race measured. */
 #include <math.h>
 
-#include "advisor/experiment/forecast.h"
 #include "advisor/tune/parts.h"
 
 static const double SHARE_LEAST = 1.0 / 3, SHARE_MOST = 0.7; /* of the budget, for the confirmation */

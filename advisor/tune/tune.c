@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/forecast.h"
 #include "advisor/tune/parts.h"
 #include "engine/import/import.h"
 

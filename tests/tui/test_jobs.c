@@ -73,7 +73,7 @@ static void log_keeps_the_newest(void **state)
 static void firing(struct db *d, const char *name, const char *text)
 {
     struct err why;
-    struct alert_row a = { .machine = "m", .grade = "warning", .since_ms = 1 };
+    struct alert_row a = { .machine = "m", .grade = "warning", .since_ms = clock_unix_ms() };
     snprintf(a.name, sizeof a.name, "%s", name);
     snprintf(a.text, sizeof a.text, "%s", text);
     CHECK_OK(db_alert_begin(d, &a, NULL, 0, &why));

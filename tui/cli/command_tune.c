@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/advise/proposals.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/tune/tune.h"
 #include "engine/config/config.h"

@@ -9,7 +9,7 @@
 #ifndef QDYNO_TUI_FORMS_H
 #define QDYNO_TUI_FORMS_H
 
-#include "advisor/advise/proposals.h"
+#include "advisor/advise/advise.h"
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
