@@ -5,7 +5,7 @@
 
 expect 0 --version && says out '^qdyno [0-9]+\.[0-9]+'
 expect 0 help --all && says out 'bench' && says out 'Exit status'
-for command in $("$QDYNO" help | sed -n '/^Commands/,/^Flags/s/^  \([a-z]*\) .*/\1/p'); do
+for command in $("$QDYNO" help --all | sed -n '/^Commands/,/^Flags/s/^  \([a-z]*\) .*/\1/p'); do
   expect 0 help "$command" && says out "usage: qdyno $command"
   expect 0 "$command" --help && says out "usage: qdyno $command"
 done

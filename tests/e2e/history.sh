@@ -83,7 +83,7 @@ expect 0 --db "$DB" history --detect --method changes --margin 20% -o json && js
 status_in "0 1" --db "$DB" history --detect --method robust-z && says out 'method robust-z: .*min_robust_z 3.5'
 expect 4 --db "$DB" history --detect --method z-score && says err 'changes, moving-average, robust-z, baseline-test'
 expect 4 --db "$DB" history --method robust-z && says err '--method needs --detect'
-expect 0 help history && says out 'moving-average'
+expect 0 help history --all && says out 'moving-average'
 
 # ---- a summary: figures of the prepared runs by hand, none that was not observed
 expect 0 --db "$DB" history --summary 36500d -o json &&
