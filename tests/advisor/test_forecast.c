@@ -162,7 +162,6 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_hash_for_one_file),
                                         cmocka_unit_test(test_arithmetic),
                                         cmocka_unit_test(test_quality_is_said),
-                                        cmocka_unit_test(test_quality_fits),
-                                        cmocka_unit_test(test_unknown) };
+                                        cmocka_unit_test(test_quality_fits), cmocka_unit_test(test_unknown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

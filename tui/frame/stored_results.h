@@ -22,7 +22,7 @@ struct quality_result {
     int64_t run_id, measured_ms;               /* unix time */
     char config[160], reference[96], text[64]; /* text: base name of the file */
     int ctx;                                   /* tokens per window */
-    int64_t windows; /* 0: not kept, with all figures but kld (a search) */
+    int64_t windows;                           /* 0: not kept, with all figures but kld (a search) */
     struct interval kld, top1, ppl, ppl_ratio; /* 95 % intervals; NAN unknown */
     char text_sha256[65];                      /* "": measured by an older version */
     bool foreign;                              /* measured on another text than the model's: not ranked */
