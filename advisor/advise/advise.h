@@ -71,6 +71,10 @@ enum err_code config_file_read(struct config *out, const char *path, struct err 
 /* Append a word of a command line that can be pasted into a shell: quoted if the shell would interpret it. */
 void word_append(struct str *s, const char *word);
 
+/* Append the command that compares two configs of a model: "qdyno ab -m MODEL A B -w tg64". */
+void advice_ab_command(struct str *out, const char *model_path, const char *a, const char *b,
+                       const char *workload);
+
 /* The workload of `tune` and of checks, where none is given or recorded. */
 #define CONFIRM_WORKLOAD "tg64"
 /* Append the command that compares a config with the current one once the machine is quiet: "qdyno ab -m

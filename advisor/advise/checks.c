@@ -34,15 +34,21 @@ static void advice_set_gpu_check(struct advice *v, const char *path)
     str_free(&s);
 }
 
-void advice_confirm_command(struct str *out, const char *model_path, const char *current, const char *line,
-                            const char *workload)
+void advice_ab_command(struct str *out, const char *model_path, const char *a, const char *b,
+                       const char *workload)
 {
-    const char *const word[] = { model_path, current, line, workload };
+    const char *const word[] = { model_path, a, b, workload };
     const char *const before[] = { "qdyno ab -m ", " ", " ", " -w " };
     for (size_t i = 0; i < COUNT_OF(word); i++) {
         str_append(out, before[i]);
         word_append(out, word[i]);
     }
+}
+
+void advice_confirm_command(struct str *out, const char *model_path, const char *current, const char *line,
+                            const char *workload)
+{
+    advice_ab_command(out, model_path, current, line, workload);
     str_append(out, " --estimand quiet --wait-quiet 1h");
 }
 

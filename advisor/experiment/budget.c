@@ -106,8 +106,9 @@ static void windows_set(struct experiment *x, int windows, int of)
             of);
 }
 
-/* Seconds that the quality of all challengers takes. NAN: unknown; 0: it is not measured. */
-static double quality_seconds(struct experiment *x, double left_s)
+/* Plans the quality of all challengers: sets the number of windows where the budget allows fewer. Returns the
+ * seconds that it takes. NAN: unknown; 0: it is not measured. */
+static double quality_plan(struct experiment *x, double left_s)
 {
     const struct experiment_spec *s = &x->state.spec;
     struct quality_time q = { 0 };
@@ -142,7 +143,7 @@ void experiment_budget_exact(struct experiment *x)
 
 static void reserve(struct experiment *x, double canary_s)
 {
-    const double left = experiment_budget_left(x) - canary_s, quality = quality_seconds(x, left);
+    const double left = experiment_budget_left(x) - canary_s, quality = quality_plan(x, left);
     const bool fits = quality <= 0.5 * left;
     char why[200];
     struct experiment_state *s = state_edit(x);

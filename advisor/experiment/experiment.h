@@ -319,8 +319,9 @@ enum { BLOCKS_FOR_A_CLAIM = 6 };
 
 /* What a budget gives, foreseen before a run starts. A run that ends short of a verdict has cost its budget
  * for nothing, so who starts one shows this first. */
-enum { FORECAST_BUDGET = 16, FORECAST_TEXT = 240 };
+enum { FORECAST_BUDGET = 16, FORECAST_TEXT = 320 };
 struct experiment_forecast {
+    double before_s;              /* starting, filling the context and warming up */
     double block_s;               /* one block */
     double quality_s;             /* what follows the blocks; NAN: unknown; 0: nothing */
     int control;                  /* blocks of the A/A control */
@@ -345,8 +346,9 @@ void experiment_forecast(struct experiment_forecast *f, const struct experiment_
                          const struct forecast_sources *from);
 /* Is the budget known to be too short for a verdict? */
 bool experiment_forecast_is_short(const struct experiment_forecast *f);
-/* "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them for the control", or why
- * it is unknown. Who shows it adds how to give f->budget. Returns buf. */
+/* "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them for the control", with
+ * what comes before the first block where that takes much of the budget, or why it is unknown. Who shows it
+ * adds how to give f->budget. Returns buf. */
 char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_forecast *f);
 
 /* The metric that is compared when the specification names none. */

@@ -76,6 +76,7 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
 {
     const double left = s->budget_s - before_s, margin = 1.1;
     const double reserved = quality_s <= 0.5 * left ? quality_s : 0; /* else it comes on top of the budget */
+    f->before_s = before_s;
     f->block_s = block_s;
     f->quality_s = quality_s;
     f->quality_on_top = !(quality_s <= 0.5 * left);
@@ -307,7 +308,14 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
     if (*f->unknown) {
         str_append(&s, f->unknown);
     } else {
-        str_append(&s, "one block takes about ");
+        static const double WORTH_SAYING = 0.25; /* of the budget */
+        if (f->before_s > WORTH_SAYING * f->budget_s) {
+            str_append(&s, "starting and warming up take about ");
+            put_time(&s, f->before_s);
+            str_append(&s, ", then one block about ");
+        } else {
+            str_append(&s, "one block takes about ");
+        }
         put_time(&s, f->block_s);
         str_append(&s, "; ");
         put_time(&s, f->budget_s);

@@ -513,28 +513,35 @@ static void put_conditions(struct str *s, const struct experiment_state *x)
     put_reaction(s, x);
 }
 
+/* What the gate of the run says about an arm; without one, it passes. */
+static enum gate_outcome gate_of(const struct experiment_state *x, int arm)
+{
+    struct gate g;
+    struct gate_result r = { .outcome = GATE_PASS };
+    if (*x->spec.gate && !gate_parse(&g, x->spec.gate, NULL)) claims_gate(&g, x, arm, &r);
+    return r.outcome;
+}
+
 /* May the arm be proposed for use? Not where `apply` refuses it, or where a limit that was set forbids it. */
 static bool arm_is_usable(const struct experiment_state *x, int arm)
 {
     const struct quality *q = &x->comparison[arm].quality;
     const double limit = x->spec.kld_margin > 0 ? x->spec.kld_margin : KLD_MARGIN;
-    struct gate g;
-    struct gate_result r = { .outcome = GATE_PASS };
-    if (*x->spec.gate && !gate_parse(&g, x->spec.gate, NULL)) claims_gate(&g, x, arm, &r);
-    return !config_is_foreign(&x->spec.config[arm]) && !x->spec.workload.train && r.outcome == GATE_PASS &&
-           !(q->known && q->kld.upper > limit);
+    return !config_is_foreign(&x->spec.config[arm]) && !x->spec.workload.train &&
+           gate_of(x, arm) == GATE_PASS && !(q->known && q->kld.upper > limit);
 }
 
 static void put_command(struct str *s, const struct experiment_state *x, int arm)
 {
     const enum verdict verdict = verdict_of(x, arm);
-    const bool open = verdict == VERDICT_INCONCLUSIVE || verdict == VERDICT_NONE;
+    const bool decided = verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE;
+    const bool open = !decided || (verdict != VERDICT_INVALID && gate_of(x, arm) == GATE_UNDECIDED);
     const long long run = (long long)x->run_id;
     const int possible = experiment_blocks_possible(x, comparison_of(x, arm));
     const double seconds = experiment_counted_block_s(x) * MIN(x->blocks_needed, possible);
-    char budget[FORECAST_BUDGET] = "TIME";
+    char budget[FORECAST_BUDGET];
     if (!run) return;
-    if (seconds > 0) forecast_budget(budget, seconds);
+    forecast_budget(budget, seconds > 0 ? seconds : x->spec.budget_s); /* unknown: as much again */
     if (x->running) {
         str_printf(s, "next: qdyno show %lld   (the run is still measuring; this shows how far it is)", run);
     } else if (x->phase == PHASE_STOPPED) {
@@ -544,8 +551,10 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
         if (x->blocks_needed > possible)
             str_printf(s, "; deciding takes more blocks than the %d that are left", possible);
         else if (x->blocks_needed > 0)
-            str_printf(s, "; about %d more block%s for a verdict", x->blocks_needed,
-                       str_plural(x->blocks_needed));
+            str_printf(s, "; about %d more block%s for a verdict%s", x->blocks_needed,
+                       str_plural(x->blocks_needed), decided ? " of the gate" : "");
+        else if (decided)
+            str_append(s, "; its gate is undecided");
         str_append(s, ")");
     } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2 && arm_is_usable(x, arm)) {
         str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run);

@@ -281,6 +281,19 @@ static enum err_code cell_restore(struct tuning *t, const struct cell_row *row, 
     return answer_add(t, i < t->known.n ? i : -1, &a, why);
 }
 
+/* Cells are a part of what an earlier session took: a search that ended stored the whole. */
+static enum err_code spent_restore(struct tuning *t, struct err *why)
+{
+    struct run_row row = { 0 };
+    json_t *o = NULL;
+    const enum err_code rc = db_run_get(t->record.db, t->record.run.row.id, &row, why);
+    if (!rc && row.outcome_json && !json_parse(&o, row.outcome_json, strlen(row.outcome_json), NULL))
+        t->record.spent_before = fmax(t->record.spent_before, json_get_num(o, "spent_s", 0));
+    json_decref(o);
+    run_row_free(&row);
+    return rc;
+}
+
 static void event_restore(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
     struct tuning *t = ctx;
@@ -295,6 +308,7 @@ enum err_code tune_restore(struct tuning *t, struct err *why)
     enum err_code rc = db_cell_list(t->record.db, t->record.run.row.id, &cells, &n, why);
     for (int i = 0; i < n && !rc; i++) rc = cell_restore(t, &cells[i], why);
     free(cells);
+    if (!rc) rc = spent_restore(t, why);
     return rc ? rc : db_event_list(t->record.db, t->record.run.row.id, event_restore, t, why);
 }
 

@@ -454,6 +454,7 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
     json_put_str(o, "because", r->because);
     json_put_str(o, "load", r->load.loaded ? experiment_run_load_text(load, &r->load) : NULL);
     json_put_int(o, "confirm_run", r->confirm_run);
+    json_put_num(o, "spent_s", r->seconds);
     if (r->unfinished) json_put_num(o, "enough_s", r->enough_s);
     const struct run_outcome outcome = { .state = r->stopped || r->unfinished ? "stopped"
                                                   : rc                        ? "failed"

@@ -419,7 +419,26 @@ static void test_closing(void **state)
     s->blocks = 0;
     experiment_closing(&c, s, 1);
     assert_non_null(strstr(c.next, "qdyno report 7 "));
-    /* a better arm is proposed only where nothing that was set forbids it, and `apply` takes it */
+    /* nothing was disturbed; nobody looked */
+    s->disturbed = 0;
+    experiment_closing(&c, s, 1);
+    assert_string_equal(c.conditions, "conditions: nothing disturbed the 48 blocks");
+    s->load[ESTIMAND_LOADED].others_busy = NAN;
+    experiment_closing(&c, s, 1);
+    assert_string_equal(c.conditions, "conditions: no load was measured beside the 48 blocks");
+    free(s);
+}
+
+/* A better arm is proposed only where nothing that was set forbids it, and `apply` takes it. */
+static void test_proposed_arm(void **state)
+{
+    (void)state;
+    struct experiment_closing c;
+    struct experiment_state *s = speed_only(VERDICT_BETTER, 1.5, 1.4, 1.6);
+    struct comparison *b = &s->comparison[1];
+    b->blocks = s->complete = 12;
+    s->run_id = 7;
+    s->spec.budget_s = 20;
     s->blocks = 12;
     s->verdict = b->verdict = VERDICT_BETTER;
     b->effect = (struct interval){ log(1.5), log(1.4), log(1.6) };
@@ -441,13 +460,11 @@ static void test_closing(void **state)
     experiment_closing(&c, s, 1);
     assert_null(strstr(c.next, "apply"));
     config_default(&s->spec.config[1]);
-    /* nothing was disturbed; nobody looked */
-    s->disturbed = 0;
+    /* while the gate is undecided, more blocks come first */
+    snprintf(s->spec.gate, sizeof s->spec.gate, "decode_tok_s >= 1.5*A");
     experiment_closing(&c, s, 1);
-    assert_string_equal(c.conditions, "conditions: nothing disturbed the 48 blocks");
-    s->load[ESTIMAND_LOADED].others_busy = NAN;
-    experiment_closing(&c, s, 1);
-    assert_string_equal(c.conditions, "conditions: no load was measured beside the 48 blocks");
+    CHECK_CONTAINS(c.next, "next: qdyno ab --resume 7 --budget 20s ");
+    CHECK_CONTAINS(c.next, "its gate is undecided");
     free(s);
 }
 
@@ -480,7 +497,7 @@ int main(void)
         cmocka_unit_test(test_joint),           cmocka_unit_test(test_quality_alone),
         cmocka_unit_test(test_sentences),       cmocka_unit_test(test_few_blocks),
         cmocka_unit_test(test_wide_intervals),  cmocka_unit_test(test_closing),
-        cmocka_unit_test(test_exact_sentences),
+        cmocka_unit_test(test_exact_sentences), cmocka_unit_test(test_proposed_arm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,22 @@ static void test_arithmetic(void **state)
     assert_true(f.wanted > 10);
 }
 
+/* A long start, as with a deep context, is said: otherwise "one block takes about 2 s" and "60 s are too
+ * short for a block" would contradict each other. */
+static void test_start_is_said(void **state)
+{
+    (void)state;
+    struct experiment_forecast f;
+    char text[FORECAST_TEXT];
+    struct experiment_spec s = spec_of("tg64", 2);
+    s.budget_s = 60;
+    forecast_of(&f, &s, 75, 2.2, 0);
+    CHECK_CONTAINS(experiment_forecast_text(text, &f),
+                   "starting and warming up take about 75 s, then one block about 2.2 s; 60 s are too short");
+    forecast_of(&f, &s, 3, 2.2, 0);
+    CHECK_CONTAINS(experiment_forecast_text(text, &f), "one block takes about 2.2 s; 60 s give about 25");
+}
+
 /* The time for quality is said, and whether the budget holds it. */
 static void test_quality_is_said(void **state)
 {
@@ -159,9 +175,10 @@ static void test_one_hash_for_one_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_hash_for_one_file),
-                                        cmocka_unit_test(test_arithmetic),
-                                        cmocka_unit_test(test_quality_is_said),
-                                        cmocka_unit_test(test_quality_fits), cmocka_unit_test(test_unknown) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_hash_for_one_file), cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_quality_is_said),       cmocka_unit_test(test_start_is_said),
+        cmocka_unit_test(test_quality_fits),          cmocka_unit_test(test_unknown)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,6 +277,24 @@ static void check_gated(struct backend *b, const char *isa, const struct fixture
     backend_weight_release(b, &up);
 }
 
+/* A gated pair of these formats on all levels. */
+static void check_gated_pair(const struct shape *s, const struct format *gate, const struct format *up,
+                             struct rng *r)
+{
+    const struct isa_level *levels[16];
+    const size_t count = levels_here(levels);
+    struct fixture g, u;
+    fixture_make(&g, gate, s, r);
+    fixture_make(&u, up, s, r);
+    for (size_t l = 0; l < count; l++) {
+        struct backend *b = backend_for(levels[l]->bits, PRECISION_AUTO, 2);
+        check_gated(b, levels[l]->name, &g, &u);
+        backend_close(b);
+    }
+    fixture_free(&g);
+    fixture_free(&u);
+}
+
 static void gated(void **state)
 {
     (void)state;
@@ -284,23 +302,11 @@ static void gated(void **state)
         { 1, 40, 64 }, { 20, 130, 96 }, { 70, 97, 256 }, { 300, 200, 128 }, { 40, 35, 4128 }
     };
     const enum format_id formats[] = { FORMAT_F32, FORMAT_F16, FORMAT_Q4_0, FORMAT_INT8 };
-    const struct isa_level *levels[16];
-    const size_t count = levels_here(levels);
     struct rng r = { 9 };
     for (size_t i = 0; i < COUNT_OF(shapes_) * COUNT_OF(formats); i++) {
         const struct shape *s = &shapes_[i % COUNT_OF(shapes_)];
         const struct format *f = &FORMATS[formats[i / COUNT_OF(shapes_)]];
-        if (left_out(s, f)) continue;
-        struct fixture g, u;
-        fixture_make(&g, f, s, &r);
-        fixture_make(&u, f, s, &r);
-        for (size_t l = 0; l < count; l++) {
-            struct backend *b = backend_for(levels[l]->bits, PRECISION_AUTO, 2);
-            check_gated(b, levels[l]->name, &g, &u);
-            backend_close(b);
-        }
-        fixture_free(&g);
-        fixture_free(&u);
+        if (!left_out(s, f)) check_gated_pair(s, f, f, &r);
     }
 }
 
@@ -311,24 +317,11 @@ static void gated_of_two_formats(void **state)
     const struct shape shapes_[] = { { 40, 130, 256 }, { 70, 35, 1024 } };
     const enum format_id formats[] = { FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_Q5_1,   FORMAT_Q2_K,
                                        FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_IQ4_NL, FORMAT_F16 };
-    const struct isa_level *levels[16];
-    const size_t count = levels_here(levels), pairs = COUNT_OF(formats) * COUNT_OF(formats);
     struct rng r = { 10 };
-    for (size_t i = 0; i < COUNT_OF(shapes_) * pairs; i++) {
-        const struct shape *s = &shapes_[i / pairs];
-        const struct format *first = &FORMATS[formats[i % COUNT_OF(formats)]],
-                            *second = &FORMATS[formats[i % pairs / COUNT_OF(formats)]];
-        struct fixture g, u;
-        fixture_make(&g, first, s, &r);
-        fixture_make(&u, second, s, &r);
-        for (size_t l = 0; l < count; l++) {
-            struct backend *b = backend_for(levels[l]->bits, PRECISION_AUTO, 2);
-            check_gated(b, levels[l]->name, &g, &u);
-            backend_close(b);
-        }
-        fixture_free(&g);
-        fixture_free(&u);
-    }
+    for (size_t i = 0; i < COUNT_OF(shapes_); i++)
+        for (size_t g = 0; g < COUNT_OF(formats); g++)
+            for (size_t u = 0; u < COUNT_OF(formats); u++)
+                check_gated_pair(&shapes_[i], &FORMATS[formats[g]], &FORMATS[formats[u]], &r);
 }
 
 /* Products in one call give the same bits as separate calls, also with different formats and x, and with any

@@ -68,7 +68,7 @@ static const struct column COLUMNS[] = {
     { .name = "configurations", .title = "configurations", .kind = COLUMN_INT },
     { .name = "fitting", .title = "  possible winners", .kind = COLUMN_INT },
     { .name = "raced", .title = "  speed measured", .kind = COLUMN_INT },
-    { .name = "judged", .title = "  different answers judged", .kind = COLUMN_INT },
+    { .name = "judged", .title = "  quality measurements", .kind = COLUMN_INT },
     { .name = "left_out", .title = "  not searched" },
     { .name = "confirm_run", .title = "A/B run", .kind = COLUMN_INT },
     { .name = "metric", .title = "metric" },
@@ -418,8 +418,8 @@ static void close_tune(struct table *out, const struct tuner *t)
     const long long run = (long long)r->run_id, raced = (long long)r->raced;
     const long long space = MAX((long long)r->space, raced);
     char noise[64] = "";
-    if (isfinite(r->noise_floor))
-        snprintf(noise, sizeof noise, ", noise +-%.2g %%", stats_percent(r->noise_floor));
+    snprintf(noise, sizeof noise, isfinite(r->noise_floor) ? ", noise +-%.2g %%" : ", noise unknown",
+             stats_percent(r->noise_floor));
     if (r->blocks)
         table_closing(
             out,
@@ -455,14 +455,13 @@ static void close_tune(struct table *out, const struct tuner *t)
         table_next(out, "next: %s   (compares them again when the machine is quiet)",
                    str_text(&t->decision.confirm));
     else if (r->confirm_run && r->verdict == VERDICT_INCONCLUSIVE)
-        table_next(out, "next: qdyno ab --resume %lld --budget TIME   (more blocks of the comparison)",
-                   (long long)r->confirm_run);
+        table_next(out, "next: qdyno ab --resume %lld --budget %.0fs   (more blocks of the comparison)",
+                   (long long)r->confirm_run, ceil(r->seconds));
     else if (run)
         table_next(out, "next: qdyno show %lld   (prints this again; --cells: every measurement)", run);
 }
 
-/* A search varies the settings of one file. Where that is quantized already, another file of the same model
- * may change more. */
+/* A search varies the settings of one file; another file of the same model may change more. */
 static void note_sibling(struct table *out, const struct tuner *t)
 {
     struct gguf *g = NULL;
@@ -475,11 +474,8 @@ static void note_sibling(struct table *out, const struct tuner *t)
     config_default(&arm);
     if (!*path || config_set(&arm, "model", path, NULL)) return;
     struct str command = { 0 };
-    str_append(&command, "qdyno ab -m ");
-    word_append(&command, t->model);
-    str_append(&command, " default ");
-    word_append(&command, config_line(&arm, line, sizeof line));
-    str_printf(&command, " -w %s --quality", t->workload);
+    advice_ab_command(&command, t->model, "default", config_line(&arm, line, sizeof line), t->workload);
+    str_append(&command, " --quality");
     table_note(out, "another file of this model lies beside it. To compare both: %s", str_text(&command));
     str_free(&command);
 }
@@ -511,6 +507,8 @@ static int tuner_print(struct tuner *t)
     json_put_bool(row, "random_weights", r->random_weights);
     json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
+    if (r->judged)
+        table_note(&out, "configurations that give the same answers share one measurement of quality (KLD)");
     if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
     if (r->judged && *quality_context_text(context, &r->quality))
         table_note(&out, "%s (--quality-ctx N sets another length)", context);

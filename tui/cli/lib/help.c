@@ -6,8 +6,6 @@
 #include "engine/config/config.h"
 #include "tui/cli/lib/help.h"
 
-enum { FLAG_WIDTH = 26, TEXT_WIDTH = 100 };
-
 /* The exit statuses of all commands (enum exit_status). */
 const struct help_row HELP_EXITS[] = {
     { "0", "success; for a comparison: better or equivalent" },
@@ -47,7 +45,7 @@ const struct help_row HELP_ENVIRONMENT[] = {
 
 /* ---------------------------------------------------------------- plain text */
 
-/* Appends `text` wrapped at TEXT_WIDTH. The cursor is in `column`; further lines start at `indent`. */
+/* Appends `text` wrapped at HELP_WIDTH. The cursor is in `column`; further lines start at `indent`. */
 void help_wrap_to(struct str *out, const char *text, int indent, int column, int width)
 {
     while (*text) {
@@ -75,17 +73,17 @@ void help_wrap_to(struct str *out, const char *text, int indent, int column, int
 
 void help_wrap(struct str *out, const char *text, int indent, int column)
 {
-    help_wrap_to(out, text, indent, column, TEXT_WIDTH);
+    help_wrap_to(out, text, indent, column, HELP_WIDTH);
 }
 
 /* A long name gets a line of its own, so that the texts stay in one column. */
 void help_line(struct str *out, const char *name, const char *text)
 {
-    str_printf(out, "  %-*s", FLAG_WIDTH, name);
+    str_printf(out, "  %-*s", HELP_NAMES, name);
     int used = (int)strlen(name);
-    if (used >= FLAG_WIDTH) str_printf(out, "\n%*s", FLAG_WIDTH + 2, "");
+    if (used >= HELP_NAMES) str_printf(out, "\n%*s", HELP_NAMES + 2, "");
     str_append(out, "  ");
-    help_wrap(out, text, FLAG_WIDTH + 4, FLAG_WIDTH + 4);
+    help_wrap(out, text, HELP_NAMES + 4, HELP_NAMES + 4);
 }
 
 void help_paragraph(struct str *out, const char *text)

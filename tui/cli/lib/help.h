@@ -4,6 +4,9 @@
 
 #include "tui/cli/cli.h"
 
+/* Columns of all help, and of the names of flags in it. */
+enum { HELP_WIDTH = 100, HELP_NAMES = 26 };
+
 /* Appends `text` wrapped. The cursor is in `column`; further lines start at `indent`. */
 void help_wrap(struct str *out, const char *text, int indent, int column);
 /* The same, to a width in bytes. */

@@ -4,7 +4,7 @@
 
 #include "tui/cli/lib/help.h"
 
-enum { WIDTH = 100, NAME = 26, COMMAND_NAME = 9 };
+enum { COMMAND_NAME = 9 };
 
 static const char *const GROUPS[GROUP_COUNT] = {
     [GROUP_MEASURE] = "Measure", [GROUP_CHOOSE] = "Choose", [GROUP_USE] = "Use", [GROUP_WATCH] = "Watch"
@@ -49,9 +49,9 @@ static void flag_line(struct str *out, const struct cli_flag *f)
 {
     struct str name = { 0 };
     help_flag_name(&name, f);
-    const size_t column = name.len < NAME ? (size_t)NAME : name.len;
-    str_printf(out, "  %-*s  ", NAME, str_text(&name));
-    clause_append(out, f->help, (size_t)WIDTH > column + 4 ? WIDTH - column - 4 : 0);
+    const size_t column = name.len < HELP_NAMES ? (size_t)HELP_NAMES : name.len;
+    str_printf(out, "  %-*s  ", HELP_NAMES, str_text(&name));
+    clause_append(out, f->help, (size_t)HELP_WIDTH > column + 4 ? HELP_WIDTH - column - 4 : 0);
     str_append(out, "\n");
     str_free(&name);
 }
@@ -65,7 +65,7 @@ static void flag_lines(struct str *out, const struct cli_flag *flags)
         else
             flag_line(out, f);
     }
-    if (logins.len) help_line(out, "for the server", str_text(&logins));
+    if (logins.len) help_line(out, "credentials and TLS", str_text(&logins));
     str_free(&logins);
 }
 
