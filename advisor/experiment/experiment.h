@@ -346,7 +346,7 @@ void experiment_forecast(struct experiment_forecast *f, const struct experiment_
                          const struct forecast_sources *from);
 /* Is the budget known to be too short for a verdict? */
 bool experiment_forecast_is_short(const struct experiment_forecast *f);
-/* "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them for the control", with
+/* "one block takes about 70 s; 5 min give 3; a verdict needs at least 10, 3 of them control blocks", with
  * what comes before the first block where that takes much of the budget, or why it is unknown. Who shows it
  * adds how to give f->budget. Returns buf. */
 char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_forecast *f);

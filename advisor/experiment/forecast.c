@@ -325,7 +325,7 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
             str_append(&s, " are too short for a block");
         str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",
                    f->wanted);
-        if (f->control) str_printf(&s, ", %d of them for the control", f->control);
+        if (f->control) str_printf(&s, ", %d of them control blocks (A against itself)", f->control);
         put_quality(&s, f);
     }
     snprintf(buf, FORECAST_TEXT, "%s", str_text(&s));

@@ -479,7 +479,7 @@ static void put_evidence(struct str *s, const struct experiment_state *x, int ar
     str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
                'A' + arm);
     if (isfinite(x->noise_floor))
-        str_printf(s, "noise +-%.2g %% (A against itself in %d further block%s)",
+        str_printf(s, "noise +-%.2g %% (A against itself in %d control block%s before these)",
                    stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
     else
         str_append(s, "A was not compared with itself, so the noise is unknown");
@@ -504,7 +504,8 @@ static void put_conditions(struct str *s, const struct experiment_state *x)
                                        ","); /* the program that used most, when that was looked at */
         str_printf(s, "%d of %d block%s disturbed", disturbed, measured, str_plural(measured));
         if (isfinite(others))
-            str_printf(s, "; other programs used %.0f %% of the CPU time in all blocks", 100 * others);
+            str_printf(s, "; other programs used %.0f %% of the CPU time, averaged over all blocks",
+                       100 * others);
         if (first) str_printf(s, " (most: %.*s)", first, x->busiest);
         str_append(s, loaded ? "; no block was left out, so this is the speed under that load"
                              : "; disturbed blocks were left out");
@@ -547,7 +548,8 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
     } else if (x->phase == PHASE_STOPPED) {
         str_printf(s, "next: qdyno ab --resume %lld   (continues where it was stopped)", run);
     } else if (open && possible > 0 && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
-        str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld", run, budget, run);
+        str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld for %s more", run,
+                   budget, run, budget);
         if (x->blocks_needed > possible)
             str_printf(s, "; deciding takes more blocks than the %d that are left", possible);
         else if (x->blocks_needed > 0)

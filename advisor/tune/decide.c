@@ -77,10 +77,10 @@ void tune_explain_undecided(struct tune_result *r, int arms, double enough_s)
     r->enough_s = enough_s;
     snprintf(
         r->because, sizeof r->because,
-        "%.200s is not proven better%s: the time for the A/B of %s allowed %d block%s, and a claim needs at least "
-        "%d; a budget of %.0f s should be enough at the speed of this machine now",
-        r->winner.line, rates, arms > 2 ? "all three" : "both", r->blocks, str_plural(r->blocks), needed,
-        enough_s);
+        "the candidate %.200s is not proven better%s: there was time for %d block%s of the A/B with the current "
+        "configuration, and a claim needs at least %d; a budget of %.0f s in all should be enough at the speed "
+        "of this machine now",
+        r->winner.line, rates, r->blocks, str_plural(r->blocks), needed, enough_s);
 }
 
 void tune_decide(struct tuning *t, const struct experiment_state *s, int winner, int second)

@@ -156,7 +156,7 @@ enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why);
  * NAN: nothing was timed yet. */
 double tune_confirm_s(const struct tuning *t, int arms, bool control);
 /* Seconds that the race leaves to the confirmation: as much as a verdict takes, but at least a third of the
- * budget and at most 70 %. 0: there is none. */
+ * budget and at most 70 %. 0: the search ends without a confirmation. */
 double tune_reserve_s(const struct tuning *t);
 /* A whole budget with which the search ends, if the confirmation takes so many seconds more. NAN: as many as
  * a new one takes. */

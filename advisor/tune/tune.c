@@ -337,9 +337,9 @@ static enum err_code confirm_run_experiment(struct tuning *t, const struct exper
     return rc && s->phase == PHASE_FAILED ? err_prefix(why, "the confirmation failed") : rc;
 }
 
-/* Drop the runner-up where there is no time for both. False: no confirmation, for a reason in t->out. A
- * confirmation that was begun is always continued, and one that is too short for a verdict is begun, because
- * its blocks count when the search is resumed. */
+/* Drops the runner-up where there is no time to compare it, too. Returns false where nothing is compared, for
+ * a reason in t->out: none was asked for, or no time at all is left. Too little time for a verdict is no such
+ * reason, because the blocks count when the search is resumed; a comparison that was begun is continued. */
 static bool confirm_has_time(struct tuning *t, int *second)
 {
     struct tune_result *r = t->out;

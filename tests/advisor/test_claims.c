@@ -386,14 +386,14 @@ static void test_closing(void **state)
         "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. Undecided.");
     assert_string_equal(c.evidence,
                         "evidence: 8 blocks, each with A and B in turn; noise +-18 % (A against itself in 6 "
-                        "further blocks); differences below the margin of 1 % do not matter");
+                        "control blocks before these); differences below the margin of 1 % do not matter");
     assert_string_equal(
         c.conditions,
-        "conditions: 41 of 48 blocks disturbed; other programs used 81 % of the CPU time in all blocks (most: "
+        "conditions: 41 of 48 blocks disturbed; other programs used 81 % of the CPU time, averaged over all blocks (most: "
         "cc1plus 40 %); no block was left out, so this is the speed under that load");
     assert_string_equal(
         c.next,
-        "next: qdyno ab --resume 7 --budget 30s   (continues run 7; about 10 more blocks for a verdict)");
+        "next: qdyno ab --resume 7 --budget 30s   (continues run 7 for 30s more; about 10 more blocks for a verdict)");
     /* one block in four counts: the time for ten more is four times as long; where none counts, time does not
      * help */
     s->estimand = ESTIMAND_QUIET;

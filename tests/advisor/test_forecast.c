@@ -34,8 +34,7 @@ static void test_arithmetic(void **state)
     assert_true(experiment_forecast_is_short(&f));
     assert_string_equal(
         experiment_forecast_text(text, &f),
-        "one block takes about 70 s; 5 min give about 3; a verdict needs at least 10, 3 of them for the "
-        "control");
+        "one block takes about 70 s; 5 min give about 3; a verdict needs at least 10, 3 of them control blocks (A against itself)");
     assert_string_equal(f.budget, "14m"); /* 1.1 * (60 + 10 * 70) s */
     /* what it proposes is enough by its own arithmetic */
     s.budget_s = 14 * 60;

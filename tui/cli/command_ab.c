@@ -276,8 +276,8 @@ static void note_ratio(struct table *t, const struct experiment_state *s)
     if (fabs(paired - means) >= 0.005) /* false for NAN */
         table_note(
             t,
-            "x A of %c (%+.1f %%) compares the arms within each block; the quotient of the two mean rates "
-            "(%+.1f %%) also contains what changed on the machine between blocks and decides nothing",
+            "%c against A (%+.1f %%, column `x A`) is computed within each block; the ratio of the two mean rates "
+            "(%+.1f %%) also contains what changed on the machine between blocks, and the verdict does not use it",
             'A' + k, stats_percent(paired), stats_percent(means));
 }
 

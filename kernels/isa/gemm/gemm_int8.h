@@ -93,8 +93,8 @@ static inline bool q8_kind_same(const struct q8_kind *a, const struct q8_kind *b
     return a->sub == b->sub && a->bias == b->bias && a->has_min == b->has_min && a->wide == b->wide;
 }
 
-/* The groups of a panel may be of several kinds: a gated pair whose matrices have two formats shares one.
- * Each run of groups of one kind is multiplied on its own. */
+/* The groups of a panel may be of several kinds: the gate and up matrices of a layer share a panel, and their
+ * formats may differ. Each run of groups of one kind is multiplied on its own. */
 static inline void q8_multiply(const struct gemm_step *p, q8_chunk_fn *chunk)
 {
     const int blocks = p->k / Q8_BLOCK, groups = (p->rows + TILE_ROWS - 1) / TILE_ROWS;
