@@ -56,6 +56,16 @@ struct token_time {
     double prefill_s, decode_s;
 };
 
+/* An arm that filled its cache up to the workload's depth has read a prompt, and its blocks time the
+ * decoding. Reading another prompt of that length would take as long again. */
+static struct token_time token_time_at_depth(const struct experiment *x, int arm)
+{
+    const struct workload *w = experiment_workload(&x->state.spec, arm);
+    const double sequences = workload_sequences(w), rate = x->state.arm[arm].value[METRIC_DECODE_RATE];
+    return (struct token_time){ .prefill_s = x->state.arm[arm].fill_s / (w->depth * sequences),
+                                .decode_s = rate > 0 ? 1 / rate : (double)NAN };
+}
+
 /* Runs a short workload, untimed for the run, in the arm's process as it was left by the warm-up. */
 static struct token_time token_time_of(struct experiment *x, int arm)
 {
@@ -67,6 +77,7 @@ static struct token_time token_time_of(struct experiment *x, int arm)
     char line[64];
     json_t *answer = NULL;
     struct err ignored;
+    if (x->state.arm[arm].fill_s > 0) return token_time_at_depth(x, arm);
     if (!x->pool.process[arm] || prompt < 1) return t;
     snprintf(line, sizeof(line), "pp%d+tg%d", prompt, generated);
     if (arm_cell(x->pool.process[arm], line, s->seed, &answer, experiment_event, x, &ignored)) return t;
@@ -81,50 +92,61 @@ static struct arm_time arm_time_of(struct experiment *x, int arm)
 {
     const struct token_time t = token_time_of(x, arm);
     return (struct arm_time){ .start_s = x->pool.start_s[arm],
-                              .cell_s = fmax(x->pool.cell_s[arm], CELL_LEAST_S),
+                              .cell_s = fmax(x->state.arm[arm].cell_s, CELL_LEAST_S),
                               .prefill_token_s = t.prefill_s,
                               .decode_token_s = t.decode_s };
 }
 
-/* Sets the number of windows. All arms have the same one, because their losses are compared: where an earlier
- * session measured an arm, its number stays. */
-static void windows_set(struct experiment *x, int windows, int of)
+/* Sets on how much text quality is measured. All arms have the same text, because their losses are compared:
+ * where an earlier session measured an arm, its size stays. `whole`: what the specification asked for. */
+static void quality_size_set(struct experiment *x, struct quality_size size, struct quality_size whole)
 {
     struct experiment_state *s = state_edit(x);
-    for (int k = 1; k < s->spec.arms; k++)
-        if (s->comparison[k].quality.known) windows = (int)s->comparison[k].quality.figures.candidate.chunks;
-    s->spec.quality_chunks = windows;
+    for (int k = 1; k < s->spec.arms; k++) {
+        const struct quality *q = &s->comparison[k].quality;
+        if (q->known) size = (struct quality_size){ q->ctx, (int)q->figures.candidate.chunks };
+    }
+    if (size.ctx != whole.ctx) s->spec.quality_ctx = size.ctx;
+    s->spec.quality_chunks = size.windows;
     state_done(x);
-    if (windows < of)
+    if (size.ctx < whole.ctx)
+        experiment_log_event(
+            x, "windows",
+            "quality is measured in %d windows of %d tokens and not at the workload's length, "
+            "so that it fits into the budget; a new run with --quality-ctx %d measures it there",
+            size.windows, size.ctx, whole.ctx);
+    else if (size.windows < whole.windows)
         experiment_log_event(
             x, "windows",
             "quality is measured on %d of %d windows of the text%s: more text needs a longer "
             "budget, or --quality-chunks %d in a new run",
-            windows, of,
-            windows > s->spec.quality_least ? ", so that it fits into the budget"
-                                            : ", the fewest that are measured however short the budget is",
-            of);
+            size.windows, whole.windows,
+            size.windows > s->spec.quality_least
+                ? ", so that it fits into the budget"
+                : ", the fewest that are measured however short the budget is",
+            whole.windows);
 }
 
-/* Plans the quality of all challengers: sets the number of windows where the budget allows fewer. Returns the
- * seconds that it takes. NAN: unknown; 0: it is not measured. */
+/* Plans the quality of all challengers: makes the text smaller where the budget is too short for it. Returns
+ * the seconds that it takes. NAN: unknown; 0: it is not measured. */
 static double quality_plan(struct experiment *x, double left_s)
 {
     const struct experiment_spec *s = &x->state.spec;
+    const struct quality_size whole = forecast_quality_size(s);
     struct quality_time q = { 0 };
+    struct quality_size size;
     bool wanted = false;
-    int windows = 0;
     if (!*s->quality_file) return 0;
     const struct arm_time a = arm_time_of(x, 0);
     for (int k = 1; k < s->arms; k++) {
         if (x->state.arm[k].failed || x->state.comparison[k].quality.known) continue;
         const struct arm_time b = arm_time_of(x, k);
-        forecast_quality_add(&q, s, &a, &b);
+        forecast_quality_add(&q, &a, &b);
         wanted = true;
     }
     if (!wanted) return 0;
-    const double seconds = forecast_quality_fit(&windows, &q, s, left_s);
-    if (s->quality_least > 0 && windows > 0) windows_set(x, windows, q.windows);
+    const double seconds = forecast_quality_fit(&size, &q, s, left_s);
+    if (s->quality_least > 0 && size.windows > 0) quality_size_set(x, size, whole);
     return seconds;
 }
 
@@ -169,18 +191,42 @@ static void check_blocks(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
     double cells_s = 0, starts_s = 0;
+    if (s->blocks || s->control_blocks) return;
     for (int i = 0; i < s->spec.arms; i++) {
         if (s->arm[i].failed) continue;
-        cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
-        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i] + x->pool.fill_s[i];
+        cells_s += 2 * fmax(x->state.arm[i].cell_s, CELL_LEAST_S);
+        starts_s += x->pool.lifetime == LIFETIME_RUN ? 0 : x->pool.start_s[i] + x->state.arm[i].fill_s;
     }
     struct experiment_forecast f;
     char text[FORECAST_TEXT];
     forecast_of(&f, &s->spec, experiment_elapsed(x), cells_s + starts_s, x->budget.quality_s);
-    if (s->blocks || s->control_blocks || !experiment_forecast_is_short(&f)) return;
-    experiment_log_event(x, "budget",
-                         "the budget is too short for a verdict: %s; --budget %s would be enough",
-                         experiment_forecast_text(text, &f), f.budget);
+    if (experiment_forecast_is_short(&f))
+        experiment_log_event(x, "budget",
+                             "the budget is too short for a verdict: %s; --budget %s would be enough",
+                             experiment_forecast_text(text, &f), f.budget);
+}
+
+bool experiment_filling_is_too_long(struct experiment *x, int arms_filled)
+{
+    const struct experiment_state *s = &x->state;
+    double fill_s = 0, cell_s = 0;
+    for (int i = 0; i < arms_filled; i++) {
+        fill_s += s->arm[i].fill_s / arms_filled;
+        cell_s += fmax(s->arm[i].cell_s, CELL_LEAST_S) / arms_filled;
+    }
+    const double more_s = (s->spec.arms - arms_filled) * (fill_s + cell_s) + 2 * s->spec.arms * cell_s;
+    if (!(fill_s > 0) || experiment_elapsed(x) + more_s <= BUDGET_SLACK * s->spec.budget_s) return false;
+    char enough[FORECAST_BUDGET];
+    const int blocks = MAX(stats_anytime_fewest(0.05 / (s->spec.arms - 1)), s->spec.min_blocks);
+    x->budget.ends_early = x->budget.announced = true;
+    experiment_log_event(
+        x, "budget",
+        "the run ends before its first block: filling the cache up to a depth of %d tokens takes "
+        "about %.2g s for each of %d arms, which leaves no time for a block in a budget of %.3g s; "
+        "--budget %s would be enough",
+        s->spec.workload.depth, fill_s, s->spec.arms, s->spec.budget_s,
+        experiment_resume_budget(enough, s, blocks));
+    return true;
 }
 
 void experiment_budget_plan(struct experiment *x, double canary_s)

@@ -90,11 +90,13 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *v
     struct measured_cell c = { 0 };
     f = cell_do(x, &(struct cell_place){ .arm = arm, .process = arm, .block = -1, .phase = CELL_WARMUP }, &c);
     if (f == FLOW_CONTINUE || f == FLOW_INVALID) { /* it was measured, even if the arms cannot be compared */
-        x->pool.fill_s[arm] = fmax(c.field[FIELD_FILL_S], 0); /* 0 if it is unknown */
-        *seconds = x->pool.cell_s[arm] = fmax(c.seconds - x->pool.fill_s[arm], 0);
+        const double fill_s = fmax(c.field[FIELD_FILL_S], 0); /* 0 if it is unknown */
+        *seconds = fmax(c.seconds - fill_s, 0);
         *value = c.value[x->state.spec.metric - METRICS];
         totals_add_cell(&x->totals, arm, CELL_WARMUP, c.value, c.itl, c.n_itl);
         struct experiment_state *s = state_edit(x);
+        s->arm[arm].cell_s = *seconds;
+        if (fill_s > 0) s->arm[arm].fill_s = fill_s; /* later warm-up cells find the cache filled */
         totals_summarize(&x->totals, s);
         state_done(x);
     }

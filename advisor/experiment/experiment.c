@@ -27,7 +27,7 @@ void state_done(struct experiment *x)
 
 void experiment_log_event(struct experiment *x, const char *kind, const char *fmt, ...)
 {
-    char text[512];
+    char text[sizeof x->state.event[0].text];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
@@ -266,6 +266,8 @@ static enum flow warm_up_round(struct experiment *x, bool more, double *shortest
             worst = f; /* the other arms are still measured */
         else if (f)
             return f;
+        else if (!more && experiment_filling_is_too_long(x, i + 1))
+            return FLOW_CONTINUE;
     }
     return worst;
 }
@@ -279,6 +281,7 @@ static enum flow warm_up(struct experiment *x)
     double shortest = INFINITY, ignored = INFINITY;
     enum flow f = warm_up_round(x, false, &shortest);
     if (f == FLOW_ARM && arms_remain(x)) f = FLOW_CONTINUE;
+    if (x->budget.ends_early) return f;
     if (!resumed && f == FLOW_CONTINUE && shortest > 0 && isfinite(shortest)) {
         struct experiment_state *s = state_edit(x);
         s->cell_repeats = workload_is_load(&s->spec.workload) ? 1 : cell_repeats(shortest, CELL_LEAST_S);
@@ -520,7 +523,7 @@ static enum flow carry_out(struct experiment *x)
     if (!any_arm(x)) return FLOW_ARM;
     if (f != FLOW_INVALID && experiment_wait_until_quiet(x) == FLOW_STOPPED) return FLOW_STOPPED;
     if (f != FLOW_INVALID) f = warm_up(x);
-    if (f != FLOW_CONTINUE) return f;
+    if (f != FLOW_CONTINUE || x->budget.ends_early) return f;
     if (experiment_is_exact(&x->state.spec)) return quality_run(x);
     processes_plan(x);
     const double before = experiment_elapsed(x);

@@ -303,6 +303,8 @@ struct experiment_spec {
     /* fewer windows than quality_chunks may be measured to keep the budget, but at least so many; 0: all of
      * them are measured, however long that takes */
     int quality_least;
+    /* windows may be shortened to this many tokens where the budget is too short for quality_ctx; 0: never */
+    int quality_ctx_least;
     double kld_margin; /* largest mean KL divergence that counts as no loss, nats; 0: 0.02 */
     char gate[512];    /* see "gate" above; "": none */
     uint64_t seed;
@@ -388,6 +390,9 @@ struct experiment_arm {
     int itl_samples;         /* token latencies in value[METRIC_ITL_*]; too few for a percentile: it is NAN */
     struct memory_plan plan; /* total -1 until known */
     int cells;
+    /* Of its newest warm-up cell: the cell itself, and before it the filling of the cache up to the
+     * workload's depth, which every new process of the arm does. 0: not known */
+    double cell_s, fill_s;
     /* parallel=: what each process of the arm used in its newest cell, which may be running; 0: unknown */
     int ranks;
     struct rank_usage rank[RANKS_MAX];
@@ -543,13 +548,13 @@ struct experiment_state {
     int events;
     struct {
         int64_t unix_ms;
-        char kind[12], text[320];
+        char kind[12], text[512];
     } event[EXPERIMENT_EVENTS]; /* newest last */
 };
-/* The time that an undecided run needs for a verdict, as --budget takes it ("3m"), with a tenth to spare; "":
- * not known, because no block that counts was timed or no number of further blocks would decide. Pure.
- * Returns buf. */
-char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x);
+/* The time in which an undecided run measures `blocks` more blocks, as --budget takes it ("3m"), with a tenth
+ * to spare; "": not known, because nothing that counts was timed, or `blocks` is not positive. Pure. Returns
+ * buf. */
+char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x, int blocks);
 /* How an arm is divided among processes. */
 struct parallel experiment_arm_parallel(const struct experiment_state *s, int arm);
 /* The known ranks of all arms together. */

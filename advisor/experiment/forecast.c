@@ -20,36 +20,42 @@ static const double TEXT_BYTES_PER_TOKEN = 3.5; /* of English, by vocabularies o
 
 /* ---------------------------------------------------------------- arithmetic */
 
-static int quality_windows(const struct experiment_spec *s)
+struct quality_size forecast_quality_size(const struct experiment_spec *s)
 {
-    const int ctx = s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX;
+    struct quality_size size = { .ctx = s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX,
+                                 .windows = s->quality_chunks };
     struct file_map text;
-    if (s->quality_chunks > 0) return s->quality_chunks;
-    if (file_map(&text, s->quality_file, NULL)) return -1;
-    const int windows = (int)((double)text.size / TEXT_BYTES_PER_TOKEN / ctx);
+    if (size.windows > 0) return size;
+    size.windows = -1;
+    if (file_map(&text, s->quality_file, NULL)) return size;
+    size.windows = MAX((int)((double)text.size / TEXT_BYTES_PER_TOKEN / size.ctx), 1);
     file_unmap(&text);
-    return MAX(windows, 1);
+    return size;
 }
 
-void forecast_quality_add(struct quality_time *q, const struct experiment_spec *s, const struct arm_time *a,
-                          const struct arm_time *b)
+void forecast_quality_add(struct quality_time *q, const struct arm_time *a, const struct arm_time *b)
 {
-    const int ctx = s->quality_ctx > 0 ? s->quality_ctx : QUALITY_CTX;
-    q->windows = quality_windows(s);
-    q->window_s += ctx * (a->prefill_token_s + b->prefill_token_s);
+    q->token_s += a->prefill_token_s + b->prefill_token_s;
     q->fixed_s += a->start_s + b->start_s +
                   (double)PROMPTS * PROMPT_TOKENS * (a->decode_token_s + b->decode_token_s);
 }
 
-double forecast_quality_fit(int *windows, const struct quality_time *q, const struct experiment_spec *s,
-                            double left_s)
+double forecast_quality_fit(struct quality_size *size, const struct quality_time *q,
+                            const struct experiment_spec *s, double left_s)
 {
-    *windows = q->windows;
-    if (q->windows < 0) return NAN;
-    const double fit = floor((0.5 * left_s - q->fixed_s) / q->window_s);
-    if (s->quality_least > 0 && fit < q->windows) /* false for NAN: unknown */
-        *windows = MIN((int)fmax(fit, s->quality_least), q->windows);
-    return q->fixed_s + *windows * q->window_s;
+    const struct quality_size whole = *size = forecast_quality_size(s);
+    const double tokens = floor((0.5 * left_s - q->fixed_s) / q->token_s);
+    if (size->windows < 0) return NAN;
+    for (int ctx = whole.ctx; s->quality_least > 0; ctx = MAX(ctx / 2, s->quality_ctx_least)) {
+        const int most = ctx == whole.ctx ? whole.windows : quality_context_default_windows(ctx);
+        const int least = quality_context_windows(ctx, s->quality_least, QUALITY_CTX, 4);
+        const double fit = floor(tokens / ctx);
+        size->ctx = ctx;
+        size->windows = most;
+        if (fit < most) size->windows = MIN((int)fmax(fit, least), most); /* false for NAN: unknown */
+        if (!(fit < size->windows) || !s->quality_ctx_least || ctx <= s->quality_ctx_least) break;
+    }
+    return q->fixed_s + (double)size->windows * size->ctx * q->token_s;
 }
 
 /* The least number of blocks of a verdict on one arm, control included. */
@@ -95,7 +101,7 @@ void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spe
 {
     double starts = 0, cells = 0, warmup = 0, shortest = INFINITY;
     struct quality_time q = { 0 };
-    int windows;
+    struct quality_size size;
     for (int i = 0; i < s->arms; i++) shortest = fmin(shortest, t[i].cell_s);
     const int repeats = cell_repeats(shortest, CELL_LEAST_S);
     for (int i = 0; i < s->arms; i++) {
@@ -106,13 +112,13 @@ void forecast_of_arms(struct experiment_forecast *f, const struct experiment_spe
         cells += 2 * cell;
         warmup += t[i].start_s + t[i].cell_s +
                   fmin(more * cell, s->warmup_cells ? INFINITY : fmax(most, cell));
-        if (i && *s->quality_file) forecast_quality_add(&q, s, &t[0], &t[i]);
+        if (i && *s->quality_file) forecast_quality_add(&q, &t[0], &t[i]);
     }
     const bool fresh = s->processes == PROCESSES_NEW || (s->processes == PROCESSES_AUTO && starts <= cells);
     double settle = 0;
     for (int i = 0; i < s->arms; i++) settle += t[i].settle_s;
     forecast_of(f, s, warmup, cells + (fresh ? starts + settle : 0),
-                forecast_quality_fit(&windows, &q, s, s->budget_s - warmup));
+                forecast_quality_fit(&size, &q, s, s->budget_s - warmup));
 }
 
 /* ---------------------------------------------------------------- the speed of an arm */
@@ -202,11 +208,41 @@ static bool times_predicted(struct arm_time *t, const struct experiment_spec *s,
     return ok;
 }
 
-char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x)
+static bool quality_is_missing(const struct experiment_state *x)
 {
-    const double seconds = 1.1 * experiment_counted_block_s(x) * x->blocks_needed;
+    for (int k = 1; k < x->spec.arms && *x->spec.quality_file; k++)
+        if (!x->arm[k].failed && !x->comparison[k].quality.known) return true;
+    return false;
+}
+
+/* Seconds of a session that continues a run: its processes fill their caches again, the control is completed,
+ * `blocks` more blocks follow, and quality gets as much time as they. NAN: unknown. *block_s: of one block.
+ */
+static double session_s(double *block_s, const struct experiment_state *x, int blocks)
+{
+    static const double LOADED = 1.5; /* nothing shortens the filling when the machine becomes busier */
+    double fill_s = 0, cells_s = 0;
+    int timed = 0;
+    for (int i = 0; i < x->spec.arms; i++) {
+        if (!(x->arm[i].cell_s > 0)) continue;
+        timed++;
+        fill_s += x->arm[i].fill_s;
+        cells_s += 2 * fmax(x->arm[i].cell_s, CELL_LEAST_S);
+    }
+    const double each = timed ? (double)x->spec.arms / timed
+                              : 0; /* the others take as long, as far as known */
+    const bool none = !x->complete && !(x->block_s > 0);
+    const int control = x->complete ? 0 : MAX(x->spec.control_blocks - x->control_blocks, 0);
+    *block_s = none && timed ? each * cells_s : experiment_counted_block_s(x);
+    return LOADED * each * fill_s + *block_s * (blocks + control) * (quality_is_missing(x) ? 2 : 1);
+}
+
+char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x, int blocks)
+{
+    double block_s;
+    const double seconds = 1.1 * session_s(&block_s, x, blocks);
     buf[0] = '\0';
-    if (seconds > 0) forecast_budget(buf, seconds);
+    if (blocks > 0 && seconds > 0) forecast_budget(buf, seconds);
     return buf;
 }
 
@@ -215,15 +251,17 @@ static bool forecast_resumed(struct experiment_forecast *f, const struct experim
 {
     struct err ignored;
     struct experiment_state *x = d ? calloc(1, sizeof(*x)) : NULL;
-    const double each_s = x && !experiment_load(x, d, s->resume_id, &ignored) ? experiment_counted_block_s(x)
-                                                                              : (double)NAN;
-    const bool known = isfinite(each_s);
+    double each_s = NAN;
+    const bool loaded = x && !experiment_load(x, d, s->resume_id, &ignored);
+    const int wanted = loaded ? MAX(x->blocks_needed, 1) : 1;
+    const double session = loaded ? session_s(&each_s, x, wanted) : (double)NAN;
+    const bool known = isfinite(session) && each_s > 0;
     if (known) {
-        forecast_of(f, s, 0, each_s, 0);
+        forecast_of(f, s, session - wanted * each_s, each_s, 0);
         f->control = 0;
         f->resumed = true;
-        f->wanted = MAX(x->blocks_needed, 1);
-        f->needed_s = 1.1 * f->wanted * each_s;
+        f->wanted = wanted;
+        f->needed_s = 1.1 * session;
         forecast_budget(f->budget, f->needed_s);
     }
     free(x);

@@ -539,10 +539,10 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
     const bool open = !decided || (verdict != VERDICT_INVALID && gate_of(x, arm) == GATE_UNDECIDED);
     const long long run = (long long)x->run_id;
     const int possible = experiment_blocks_possible(x, comparison_of(x, arm));
-    const double seconds = experiment_counted_block_s(x) * MIN(x->blocks_needed, possible);
     char budget[FORECAST_BUDGET];
     if (!run) return;
-    forecast_budget(budget, seconds > 0 ? seconds : x->spec.budget_s); /* unknown: as much again */
+    if (!*experiment_resume_budget(budget, x, MIN(x->blocks_needed, possible)))
+        forecast_budget(budget, x->spec.budget_s); /* unknown: as much again */
     if (x->running) {
         str_printf(s, "next: qdyno show %lld   (the run is still measuring; this shows how far it is)", run);
     } else if (x->phase == PHASE_STOPPED) {

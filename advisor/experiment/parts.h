@@ -222,9 +222,6 @@ struct experiment {
         enum lifetime lifetime;
         bool noted[EXPERIMENT_ARMS];     /* the notes of its engine are in the log */
         double start_s[EXPERIMENT_ARMS]; /* duration of the last start of each arm */
-        double cell_s[EXPERIMENT_ARMS];  /* of its last warm-up cell, without filling the cache, */
-        double
-            fill_s[EXPERIMENT_ARMS]; /* and of filling its cache up to the workload's depth, once a process */
     } pool;
     struct {                    /* written by store.c and cell.c */
         struct span_row *early; /* [n_early] spans from before the run had a row */
@@ -239,6 +236,7 @@ struct experiment {
     } clock;
     struct {                    /* written by budget.c */
         bool announced;         /* that the budget cannot be kept */
+        bool ends_early;        /* filling the caches takes longer than the budget: no block is measured */
         double quality_s;       /* that measuring quality takes; NAN: unknown */
         double on_top_s;        /* of it, what begins when the budget is used up */
         double quality_begun_s; /* on the clock of experiment_elapsed */
@@ -317,18 +315,23 @@ void experiment_look_for_load(struct experiment *x);
 
 /* ---------------------------------------------------------------- forecast.c */
 
-/* What measuring quality takes: windows * window_s + fixed_s, which is for loading and the greedy texts. */
+/* What measuring quality takes: token_s for each token of the text, and fixed_s for loading and the greedy
+ * texts. */
 struct quality_time {
-    int windows; /* of the text, at most; -1: unknown, because it cannot be read */
-    double fixed_s, window_s;
+    double fixed_s, token_s;
+};
+/* On how much text quality is measured. */
+struct quality_size {
+    int ctx, windows; /* tokens of a window; windows -1: unknown, because the text cannot be read */
 };
 /* Adds the time for the quality of b against a. Begin with {0}. */
-void forecast_quality_add(struct quality_time *q, const struct experiment_spec *s, const struct arm_time *a,
-                          const struct arm_time *b);
-/* Seconds for that; NAN: unknown. Where the specification allows fewer windows (quality_least), *windows is
- * lowered until they take at most half of left_s. */
-double forecast_quality_fit(int *windows, const struct quality_time *q, const struct experiment_spec *s,
-                            double left_s);
+void forecast_quality_add(struct quality_time *q, const struct arm_time *a, const struct arm_time *b);
+/* The size that the specification asks for. */
+struct quality_size forecast_quality_size(const struct experiment_spec *s);
+/* Seconds for that; NAN: unknown. Where the specification allows less text, *size becomes smaller until it
+ * takes at most half of left_s: fewer windows (quality_least), then shorter ones (quality_ctx_least). */
+double forecast_quality_fit(struct quality_size *size, const struct quality_time *q,
+                            const struct experiment_spec *s, double left_s);
 /* The forecast where these times are known; `before_s`: loading and warming up. The specification is
  * resolved. */
 void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s, double before_s,
@@ -358,6 +361,10 @@ double experiment_budget_left(const struct experiment *x);
 bool experiment_block_is_too_late(const struct experiment *x);
 /* Updates when the run ends at the latest: after blocks, and while quality is measured. */
 void experiment_count_down(struct experiment *x);
+/* Whether the budget ends before a block, because each arm fills its cache up to a large depth first. Known
+ * as soon as some arms, the first `arms_filled`, did so. Says that in the run's log, with a budget that is
+ * enough. */
+bool experiment_filling_is_too_long(struct experiment *x, int arms_filled);
 /* After warm-up and the first canary, which took canary_s: reserves time for what follows the blocks, and
  * says when the budget cannot be kept or is too short for a claim. */
 void experiment_budget_plan(struct experiment *x, double canary_s);

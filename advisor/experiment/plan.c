@@ -330,6 +330,7 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put_int(o, "quality_ctx", s->quality_ctx);
     json_put_int(o, "quality_chunks", s->quality_chunks);
     if (s->quality_least) json_put_int(o, "quality_least", s->quality_least);
+    if (s->quality_ctx_least) json_put_int(o, "quality_ctx_least", s->quality_ctx_least);
     json_put_num(o, "kld_margin", s->kld_margin);
     json_put_str(o, "gate", *s->gate ? s->gate : NULL);
     snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
@@ -394,6 +395,7 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);
     s->quality_chunks = (int)json_get_int(object, "quality_chunks", 0);
     s->quality_least = (int)json_get_int(object, "quality_least", 0);
+    s->quality_ctx_least = (int)json_get_int(object, "quality_ctx_least", 0);
     s->kld_margin = json_get_num(object, "kld_margin", 0);
     snprintf(s->gate, sizeof(s->gate), "%s", json_get_str(object, "gate", ""));
     if (!str_to_u64(json_get_str(object, "seed", ""), &s->seed))

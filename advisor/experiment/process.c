@@ -314,8 +314,8 @@ void processes_plan(struct experiment *x)
     if (x->pool.lifetime == LIFETIME_CELL) return;
     for (int i = 0; i < s->spec.arms; i++) {
         if (s->arm[i].failed) continue;
-        start_s += x->pool.start_s[i] + x->pool.fill_s[i];
-        cells_s += 2 * fmax(x->pool.cell_s[i], CELL_LEAST_S);
+        start_s += x->pool.start_s[i] + x->state.arm[i].fill_s;
+        cells_s += 2 * fmax(x->state.arm[i].cell_s, CELL_LEAST_S);
     }
     const bool cheap = start_s <= cells_s;
     x->pool.lifetime = s->spec.processes == PROCESSES_KEPT || (s->spec.processes == PROCESSES_AUTO && !cheap)

@@ -48,6 +48,12 @@ void quality_context_choose(struct quality_context *out, const struct workload *
     out->ctx = (int)MAX(MIN(out->wanted, MIN(out->text, out->trained)), (int64_t)least);
 }
 
+int quality_context_default_windows(int ctx)
+{
+    enum { FEWEST = 4 };
+    return quality_context_windows(ctx, QUALITY_CHUNKS, QUALITY_CTX, FEWEST);
+}
+
 int quality_context_windows(int ctx, int windows, int usual, int fewest)
 {
     return ctx > usual ? MAX(MIN(fewest, windows), (int)((int64_t)windows * usual / ctx)) : windows;
@@ -55,15 +61,14 @@ int quality_context_windows(int ctx, int windows, int usual, int fewest)
 
 void experiment_quality_follow(struct quality_context *out, struct experiment_spec *s, bool own_chunks)
 {
-    enum { FEWEST = 4 };
     const char *own = config_text(&s->config[0], KNOB_MODEL); /* arm A is the reference */
     *out = (struct quality_context){ .ctx = QUALITY_CTX };
     if (!*s->quality_file) return;
     quality_context_choose(out, &s->workload, *own ? own : s->model, s->quality_file, QUALITY_CTX);
     if (out->ctx == QUALITY_CTX) return; /* 0 in the specification, as in earlier versions */
     s->quality_ctx = out->ctx;
-    if (!own_chunks)
-        s->quality_chunks = quality_context_windows(out->ctx, QUALITY_CHUNKS, QUALITY_CTX, FEWEST);
+    s->quality_ctx_least = QUALITY_CTX;
+    if (!own_chunks) s->quality_chunks = quality_context_default_windows(out->ctx);
 }
 
 const char *quality_context_text(char buf[QUALITY_CONTEXT_TEXT], const struct quality_context *c)

@@ -31,7 +31,11 @@ void quality_context_choose(struct quality_context *out, const struct workload *
 /* The number of windows that costs as much as `windows` of `usual` tokens; at least `fewest`. */
 int quality_context_windows(int ctx, int windows, int usual, int fewest);
 
-/* Sets quality_ctx of a specification that has a quality_file, and quality_chunks unless own_chunks. */
+/* The number of windows that costs as much as QUALITY_CHUNKS of QUALITY_CTX tokens, but a few in any case. */
+int quality_context_default_windows(int ctx);
+
+/* Sets quality_ctx of a specification that has a quality_file, and quality_chunks unless own_chunks.
+ * Windows that are longer than QUALITY_CTX may be shortened to it to keep the budget (quality_ctx_least). */
 void experiment_quality_follow(struct quality_context *out, struct experiment_spec *s, bool own_chunks);
 
 /* "quality is measured in windows of 512 tokens and not at the workload's 8256: the text has 900 tokens, and

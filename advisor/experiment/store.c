@@ -156,6 +156,7 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
 /* The measurements of a stored cell. */
 struct reading {
     double value[METRIC_COUNT], others, turn_ratio; /* as in struct block_values */
+    double fill_s;                                  /* 0: the cache was not filled */
     float *itl;                                     /* owned: reading_done */
     int n_itl;
 };
@@ -167,12 +168,14 @@ static void read_measurement(void *ctx, const char *metric, const char *unit, do
     const struct metric *m = metric_find(metric);
     if (!strcmp(metric, CELL_OTHERS)) r->others = value;
     if (!strcmp(metric, CELL_TURN_RATIO)) r->turn_ratio = value;
+    if (!strcmp(metric, CELL_FILL)) r->fill_s = value;
     if (m) r->value[m - METRICS] = value;
 }
 
 static enum err_code read_cell(struct db *d, int64_t id, struct reading *r, struct err *why)
 {
     r->others = r->turn_ratio = NAN;
+    r->fill_s = 0;
     for (int i = 0; i < METRIC_COUNT; i++) r->value[i] = NAN;
     enum err_code rc = db_itl_get(d, id, &r->itl, &r->n_itl, why);
     return rc ? rc : db_measurement_list(d, id, read_measurement, r, why);
@@ -259,6 +262,8 @@ static enum err_code rebuild_warmup(struct experiment_state *s, struct run_total
     struct reading r = { 0 };
     enum err_code rc = read_cell(d, c->id, &r, why);
     if (!rc) totals_add_cell(l, c->arm, CELL_WARMUP, r.value, r.itl, r.n_itl);
+    if (r.fill_s > 0) s->arm[c->arm].fill_s = r.fill_s; /* later warm-up cells found the cache filled */
+    s->arm[c->arm].cell_s = fmax(c->seconds - fmax(r.fill_s, 0), 0);
     reading_done(&r, 1);
     return rc;
 }

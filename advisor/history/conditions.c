@@ -230,6 +230,7 @@ static const struct {
     { "quality_ctx", "context length for quality" },
     { "quality_chunks", "windows of text for quality" },
     { "quality_least", "fewest windows of text for quality" },
+    { "quality_ctx_least", "shortest context length for quality" },
 };
 
 static double number_of(const json_t *value)

@@ -286,7 +286,7 @@ static const struct {
     { .field = FIELD_TRAIN_TOKENS, .metric = "train_tokens", .unit = "tokens" },
     { .field = FIELD_SERVER_PREFILL_S, .metric = "server_prefill_seconds", .unit = "seconds" },
     { .field = FIELD_SERVER_DECODE_S, .metric = "server_decode_seconds", .unit = "seconds" },
-    { .field = FIELD_FILL_S, .metric = "fill_seconds", .unit = "seconds" },
+    { .field = FIELD_FILL_S, .metric = CELL_FILL, .unit = "seconds" },
     { .field = FIELD_FILLED_TOKENS, .metric = "filled_tokens", .unit = "tokens" },
     { .field = FIELD_CACHED_TOKENS, .metric = "cached_tokens", .unit = "tokens" },
 };

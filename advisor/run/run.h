@@ -268,6 +268,7 @@ struct measured_cell {
 #define CELL_USUAL_SD     "usual_sd"
 #define CELL_OTHERS       "others_running"
 #define CELL_TURN_RATIO   "turn_log_ratio"
+#define CELL_FILL         "fill_seconds"
 #define CELL_DISTURBED    "disturbed" /* 1: other work disturbed the cell (contamination_reason) */
 
 struct cell_ask {

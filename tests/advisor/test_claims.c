@@ -393,13 +393,13 @@ static void test_closing(void **state)
         "cc1plus 40 %); no block was left out, so this is the speed under that load");
     assert_string_equal(
         c.next,
-        "next: qdyno ab --resume 7 --budget 30s   (continues run 7 for 30s more; about 10 more blocks for a verdict)");
+        "next: qdyno ab --resume 7 --budget 40s   (continues run 7 for 40s more; about 10 more blocks for a verdict)");
     /* one block in four counts: the time for ten more is four times as long; where none counts, time does not
      * help */
     s->estimand = ESTIMAND_QUIET;
     s->blocks = 12;
     experiment_closing(&c, s, 1);
-    assert_non_null(strstr(c.next, "--budget 2m "));
+    assert_non_null(strstr(c.next, "--budget 3m "));
     assert_non_null(strstr(c.conditions, "; disturbed blocks were left out"));
     /* a run that another process measures can be shown, not resumed */
     s->running = true;

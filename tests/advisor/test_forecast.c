@@ -76,6 +76,29 @@ static void test_start_is_said(void **state)
     CHECK_CONTAINS(experiment_forecast_text(text, &f), "one block takes about 2.2 s; 60 s give about 25");
 }
 
+/* A session that continues a run fills the caches again, also those of arms that were not timed yet; quality
+ * gets as much time as the blocks. */
+static void test_session_at_depth(void **state)
+{
+    (void)state;
+    char budget[FORECAST_BUDGET];
+    struct experiment_state *x = calloc(1, sizeof *x);
+    assert_non_null(x);
+    x->spec = spec_of("tg16@d8192", 3);
+    x->spec.control_blocks = 3;
+    x->block_s = NAN;
+    assert_string_equal(experiment_resume_budget(budget, x, 8), ""); /* nothing was timed */
+    x->arm[0].fill_s = 30;
+    x->arm[0].cell_s = 0.5;
+    /* 3 x 30 s, half as much again to spare; 11 blocks of 3 s; a tenth to spare */
+    assert_string_equal(experiment_resume_budget(budget, x, 8), "4m");
+    assert_string_equal(experiment_resume_budget(budget, x, 0), "");
+    snprintf(x->spec.quality_file, sizeof x->spec.quality_file, "text");
+    x->arm[0].cell_s = 5; /* 135 s and twice 11 blocks of 30 s */
+    assert_string_equal(experiment_resume_budget(budget, x, 8), "15m");
+    free(x);
+}
+
 /* The time for quality is said, and whether the budget holds it. */
 static void test_quality_is_said(void **state)
 {
@@ -101,28 +124,40 @@ static void test_quality_is_said(void **state)
 static void test_quality_fits(void **state)
 {
     (void)state;
-    int windows = 0;
+    struct quality_size size;
     const struct arm_time each = { .start_s = 1, .prefill_token_s = 0.5 / 512, .decode_token_s = 0 };
     struct experiment_spec s = spec_of("tg64", 2);
     s.quality_chunks = 64;
     struct quality_time q = { 0 };
-    forecast_quality_add(&q, &s, &each, &each);
-    CHECK_NEAR(q.window_s, 1, 1e-9);
+    forecast_quality_add(&q, &each, &each);
+    CHECK_NEAR(512 * q.token_s, 1, 1e-9);
     CHECK_NEAR(q.fixed_s, 2, 1e-9);
-    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 30), 66, 1e-9); /* the number was given */
-    assert_int_equal(windows, 64);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 30), 66, 1e-9); /* the number was given */
+    assert_int_equal(size.windows, 64);
     s.quality_least = 8;
-    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 45), 22, 1e-9);
-    assert_int_equal(windows, 20);
-    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 5), 10, 1e-9);
-    assert_int_equal(windows, 8);
-    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 500), 66, 1e-9);
-    assert_int_equal(windows, 64);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 45), 22, 1e-9);
+    assert_int_equal(size.windows, 20);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 5), 10, 1e-9);
+    assert_int_equal(size.windows, 8);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 500), 66, 1e-9);
+    assert_int_equal(size.windows, 64);
     s.quality_chunks = 3; /* a short text */
     q = (struct quality_time){ 0 };
-    forecast_quality_add(&q, &s, &each, &each);
-    CHECK_NEAR(forecast_quality_fit(&windows, &q, &s, 1), 5, 1e-9);
-    assert_int_equal(windows, 3);
+    forecast_quality_add(&q, &each, &each);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 1), 5, 1e-9);
+    assert_int_equal(size.windows, 3);
+    s.quality_ctx = 8192; /* 4 windows, 16 s each */
+    s.quality_chunks = 4;
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 200), 66, 1e-9);
+    assert_int_equal(size.ctx, 8192);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 40), 66, 1e-9); /* that length was asked for */
+    s.quality_ctx_least = 512;
+    forecast_quality_fit(&size, &q, &s, 40); /* 18 s: 4 windows of 2048 tokens take 16 s */
+    assert_int_equal(size.ctx, 2048);
+    assert_int_equal(size.windows, 4);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 1), 10, 1e-9); /* the fewest of the shortest */
+    assert_int_equal(size.ctx, 512);
+    assert_int_equal(size.windows, 8);
 }
 
 static void test_unknown(void **state)
@@ -174,10 +209,12 @@ static void test_one_hash_for_one_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_hash_for_one_file), cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_quality_is_said),       cmocka_unit_test(test_start_is_said),
-        cmocka_unit_test(test_quality_fits),          cmocka_unit_test(test_unknown)
-    };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_hash_for_one_file),
+                                        cmocka_unit_test(test_arithmetic),
+                                        cmocka_unit_test(test_quality_is_said),
+                                        cmocka_unit_test(test_start_is_said),
+                                        cmocka_unit_test(test_session_at_depth),
+                                        cmocka_unit_test(test_quality_fits),
+                                        cmocka_unit_test(test_unknown) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

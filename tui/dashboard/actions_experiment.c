@@ -150,7 +150,7 @@ static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
     const double had = here ? s->experiment.spec.budget_s : 0;
     if (had > 0)
         snprintf(budget, sizeof budget, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
-    if (here && *experiment_resume_budget(needed, &s->experiment))
+    if (here && *experiment_resume_budget(needed, &s->experiment, s->experiment.blocks_needed))
         snprintf(budget, sizeof budget, "%s", needed);
     form_show(&ui->form, FORM_RESUME, (const char *const[FORM_FIELDS]){ budget });
     ui->form.about = id;
