@@ -8,22 +8,10 @@ _Static_assert((int)JOINT_ARMS == (int)EXPERIMENT_ARMS, "a joint verdict is over
 
 static const struct interval UNKNOWN = { NAN, NAN, NAN };
 
-static int arms_of(const struct experiment_state *s)
-{
-    return s->spec.arms ? s->spec.arms : 2;
-}
-
-const struct comparison *comparison_of(const struct experiment_state *s, int arm)
-{
-    return s->confirming && arm == s->headline ? &s->confirmation : &s->comparison[arm];
-}
-
 /* Converts log ratios, positive is better, to ratios of the metric itself. */
 static struct interval ratio_of(struct interval gain, int metric)
 {
-    if (METRICS[metric].better >= 0)
-        return (struct interval){ exp(gain.estimate), exp(gain.lower), exp(gain.upper) };
-    return (struct interval){ exp(-gain.estimate), exp(-gain.upper), exp(-gain.lower) };
+    return stats_exp(stats_turned(gain, METRICS[metric].better));
 }
 
 /* ---------------------------------------------------------------- figures of a gate */
@@ -31,7 +19,7 @@ static struct interval ratio_of(struct interval gain, int metric)
 /* Why no measurement of cells is valid; NULL when they are valid. */
 static const char *cells_distrust_reason(const struct experiment_state *s, int arm)
 {
-    const struct comparison *c = comparison_of(s, arm);
+    const struct comparison *c = experiment_comparison(s, arm);
     if (c->verdict == VERDICT_INVALID) return *c->reason ? c->reason : "the comparison is invalid";
     if (s->verdict == VERDICT_INVALID) return *s->reason ? s->reason : "the run is invalid";
     return NULL;
@@ -47,7 +35,7 @@ static struct interval figure_of(const struct experiment_arm *a, int metric)
 
 static void gate_value_from_cells(const struct experiment_state *s, int arm, int metric, struct gate_value *v)
 {
-    const struct comparison *c = comparison_of(s, arm);
+    const struct comparison *c = experiment_comparison(s, arm);
     const int i = metric - METRIC_SENSOR_COUNT;
     v->absolute = figure_of(&s->arm[arm], metric);
     v->value = v->absolute.estimate;
@@ -155,7 +143,7 @@ void claims_gate_quality(const struct gate *g, const struct quality *q, struct g
 enum gate_outcome claims_gate_all(const struct gate *g, const struct experiment_state *s)
 {
     enum gate_outcome all = GATE_PASS;
-    for (int k = 1; k < arms_of(s); k++) {
+    for (int k = 1; k < experiment_arms(&s->spec); k++) {
         struct gate_result r;
         claims_gate(g, s, k, &r);
         all = gate_both(all, r.outcome);
@@ -178,7 +166,7 @@ bool claims_gate_settled(const struct experiment_state *s)
 {
     struct gate g;
     if (!*s->spec.gate || gate_parse(&g, s->spec.gate, NULL)) return true;
-    for (int k = 1; k < arms_of(s); k++)
+    for (int k = 1; k < experiment_arms(&s->spec); k++)
         if (!s->arm[k].failed && !s->comparison[k].dropped && !settled_for(&g, s, k)) return false;
     return true;
 }
@@ -201,16 +189,16 @@ static int speed_metric(const struct experiment_state *s)
 
 void claims_joint(struct joint *out, const struct experiment_state *s)
 {
-    const double m = s->spec.margin > 0 ? s->spec.margin : 0.01;
+    const double m = experiment_margin(&s->spec);
     const bool trusted = s->verdict != VERDICT_INVALID;
-    struct joint_input in = { .arms = arms_of(s),
-                              .margin = { m, m, m, s->spec.kld_margin > 0 ? s->spec.kld_margin : KLD_MARGIN },
+    struct joint_input in = { .arms = experiment_arms(&s->spec),
+                              .margin = { m, m, m, experiment_kld_margin(&s->spec) },
                               .metric = { speed_metric(s), METRIC_PEAK_MEMORY, METRIC_ENERGY, -1 },
                               .invalid = trusted             ? NULL
                                          : s->control_failed ? "the A/A control failed"
                                                              : "the run is invalid" };
     for (int k = 0; k < in.arms; k++) {
-        const struct comparison *c = comparison_of(s, k);
+        const struct comparison *c = experiment_comparison(s, k);
         in.label[k] = s->arm[k].line;
         for (int axis = 0; axis < JOINT_AXES; axis++) in.gain[k][axis] = UNKNOWN;
         if (!k || s->arm[k].failed) continue;
@@ -230,7 +218,7 @@ json_t *claims_gate_json(const struct experiment_state *s)
     json_t *o = json_object(), *arms = json_array();
     json_put_str(o, "gate", g.text);
     json_put_str(o, "outcome", gate_outcome_name(claims_gate_all(&g, s)));
-    for (int k = 1; k < arms_of(s); k++) {
+    for (int k = 1; k < experiment_arms(&s->spec); k++) {
         const char name[2] = { (char)('a' + k), 0 };
         struct gate_result r;
         claims_gate(&g, s, k, &r);

@@ -5,10 +5,6 @@
 #ifndef QDYNO_ADVISOR_EXPERIMENT_CLAIMS_H
 #define QDYNO_ADVISOR_EXPERIMENT_CLAIMS_H
 
-/* The comparison that counts for an arm. For a race's winner it is the confirmation, because the other blocks
- * chose it. */
-const struct comparison *comparison_of(const struct experiment_state *s, int arm);
-
 /* The gate for one challenger (arm 1 or higher). What is compared with A is judged by the paired interval,
  * which is valid at every interim analysis; a bound that is a number by the interval of the arm's own blocks.
  */

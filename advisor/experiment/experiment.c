@@ -357,8 +357,9 @@ static void plan_once(struct experiment *x)
     experiment_log_event(
         x, "plan",
         "about %d block%s expected, at most %d: effects of single blocks vary by %.2f %% (standard deviation), "
-        "the margin is %.2f %%, and differences of %.2f %% or more can be found",
-        n, str_plural(n), s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
+        "the margin is %.2f %%, and with that many, differences of %.2f %% or more would probably be found",
+        n, str_plural(n), s->spec.max_blocks, 100 * sd, 100 * s->spec.margin,
+        stats_percent(experiment_detectable(sd, n)));
 }
 
 /* A race may use two thirds of the time for blocks; the rest is for confirming its winner. */
@@ -479,10 +480,10 @@ static void outcome_store(struct experiment *x, enum flow f)
         experiment_log_event(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "",
                              s->reason);
     json_t *document = experiment_to_json(s);
-    const double effect = experiment_headline(s)->effect.estimate;
     const struct run_outcome outcome = { .state = name,
                                          .verdict = verdict_name(s->verdict),
-                                         .effect_ratio = exp(s->spec.metric->better < 0 ? -effect : effect),
+                                         .effect_ratio = exp(
+                                             experiment_change(s, experiment_headline(s)->effect).estimate),
                                          .document = document };
     struct err why;
     /* in the database "discarded" means: does not count for the result */

@@ -531,7 +531,7 @@ struct experiment_state {
     double control_frequency;            /* hertz, median over control cells, NAN */
     struct interval control;             /* log ratio A/A, NAN until 2 blocks */
     double noise_floor;                  /* half width, NAN */
-    double mde;                          /* smallest detectable effect with max_blocks, NAN */
+    double mde; /* experiment_detectable with the blocks of the headline; NAN: too few */
     bool control_failed;
     int blocks, discarded;   /* of comparison and confirmation: counted by the estimand in use, and not */
     int complete, disturbed; /* complete blocks of comparison and confirmation, and how many were disturbed */
@@ -659,9 +659,6 @@ char *experiment_run_load_text(char buf[RUN_LOAD_TEXT], const struct run_load *l
  * then say that these will probably not decide. */
 int experiment_blocks_possible(const struct experiment_state *s, const struct comparison *c);
 
-/* The comparison that the run's verdict is about. */
-const struct comparison *experiment_headline(const struct experiment_state *s);
-
 /* Computes the intervals and verdicts of all comparisons and of the run (pure): from d[], discarded,
  * control_failed, arm[].failed and the margin. May be called after every block, because the results are valid
  * at all interim analyses together. Keeps the reason of an invalid run that is already set. */
@@ -675,5 +672,6 @@ enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_
 json_t *experiment_to_json(const struct experiment_state *s);
 
 #include "advisor/experiment/claims.h"
+#include "advisor/experiment/figures.h"
 
 #endif

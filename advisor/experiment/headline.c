@@ -126,11 +126,6 @@ static struct wording wording_of(const struct metric *m)
                              .noun = m->name };
 }
 
-static const struct metric *compared_metric(const struct experiment_state *x)
-{
-    return x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
-}
-
 /* As many digits as a reader needs: 19, 8.1, 0.42. */
 static void put_percent(struct str *s, double value, bool sign)
 {
@@ -239,11 +234,10 @@ static bool margin_is_open(const struct experiment_state *x, const struct compar
 static void put_margin_open(struct str *s, const struct experiment_state *x, const struct comparison *c,
                             enum verdict verdict)
 {
-    const double sign = compared_metric(x)->better >= 0 ? 1 : -1;
     const bool vague = stats_is_vague(c->effect, x->noise_floor), open = margin_is_open(x, c, verdict);
     if (!vague && !open) return;
     str_append(s, vague ? " (the estimate is " : " (");
-    if (vague) put_percent(s, fabs(stats_percent(sign * c->effect.estimate)), false);
+    if (vague) put_percent(s, fabs(stats_percent(experiment_change(x, c->effect).estimate)), false);
     if (vague) str_append(s, open ? " %, and " : " %");
     if (open)
         str_printf(s, "whether the difference is more than the margin of %.3g %% is not decided",
@@ -255,10 +249,9 @@ static void put_margin_open(struct str *s, const struct experiment_state *x, con
 static void put_effect(struct str *s, const struct experiment_state *x, const struct comparison *c,
                        enum verdict verdict)
 {
-    const struct metric *m = compared_metric(x);
+    const struct metric *m = experiment_metric(&x->spec);
     const struct wording w = wording_of(m);
-    const struct interval e = c->effect,
-                          change = m->better >= 0 ? e : (struct interval){ -e.estimate, -e.upper, -e.lower };
+    const struct interval e = c->effect, change = experiment_change(x, e);
     if (verdict == VERDICT_BETTER || verdict == VERDICT_WORSE || verdict == VERDICT_NEGLIGIBLE) {
         str_append(s, " ");
         put_verb(s, w.verb, change, x->noise_floor);
@@ -300,13 +293,11 @@ static void put_memory_of_blocks(struct str *s, const struct experiment_state *x
 /* The other axes of the joint verdict, as far as they are measured. */
 static void put_other_axes(struct str *s, const struct experiment_state *x, const struct joint *j, int arm)
 {
-    const struct metric *m = compared_metric(x);
+    const struct metric *m = experiment_metric(&x->spec);
     for (int axis = 0; axis < JOINT_QUALITY; axis++) {
         const int metric = j->input.metric[axis];
         const struct interval g = j->input.gain[arm][axis];
-        const struct interval change = METRICS[metric].better >= 0
-                                           ? g
-                                           : (struct interval){ -g.estimate, -g.upper, -g.lower };
+        const struct interval change = stats_turned(g, METRICS[metric].better);
         if (&METRICS[metric] == m) continue;
         const struct wording w = wording_of(&METRICS[metric]);
         switch (j->word[arm][axis]) {
@@ -331,7 +322,7 @@ static void put_other_axes(struct str *s, const struct experiment_state *x, cons
 /* Of arms with workloads of their own: the rate that is not the compared one. */
 static void put_other_rate(struct str *s, const struct experiment_state *x, const struct comparison *c)
 {
-    const bool total = compared_metric(x) == &METRICS[METRIC_TOTAL_RATE];
+    const bool total = experiment_metric(&x->spec) == &METRICS[METRIC_TOTAL_RATE];
     const int other = total ? METRIC_SEQUENCE_RATE : METRIC_TOTAL_RATE;
     const struct interval g = c->by_metric[other - METRIC_SENSOR_COUNT];
     if (!x->spec.by_arm || !isfinite(g.estimate)) return;
@@ -353,7 +344,7 @@ static void put_systems(struct str *s, const struct experiment_state *x)
 static void put_quality(struct str *s, const struct experiment_state *x, int arm)
 {
     const struct quality *q = &x->comparison[arm].quality;
-    const double limit = x->spec.kld_margin > 0 ? x->spec.kld_margin : KLD_MARGIN;
+    const double limit = experiment_kld_margin(&x->spec);
     if (!q->known) {
         str_append(s, x->spec.workload.train ? "" : "; quality not measured");
         return;
@@ -418,17 +409,11 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
         str_append(s, " Undecided when the budget ended.");
 }
 
-static enum verdict verdict_of(const struct experiment_state *x, int arm)
-{
-    const int arms = x->spec.arms ? x->spec.arms : 2;
-    return arms == 2 ? x->verdict : comparison_of(x, arm)->verdict;
-}
-
 /* What was found of an arm. False: it has no verdict, and nothing more can be said. */
 static bool put_result(struct str *s, const struct experiment_state *x, int arm)
 {
-    const struct comparison *c = comparison_of(x, arm);
-    const enum verdict verdict = verdict_of(x, arm);
+    const struct comparison *c = experiment_comparison(x, arm);
+    const enum verdict verdict = experiment_verdict(x, arm);
     struct joint j;
     char line[CONFIG_LINE + WORKLOAD_LINE];
     str_printf(s, "%c (%.100s)", 'A' + arm, experiment_arm_line(x, arm, line, sizeof(line)));
@@ -466,7 +451,7 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
     if (put_result(&s, x, arm)) {
         put_machine(&s, x);
         put_reaction(&s, x);
-        put_next(&s, x, comparison_of(x, arm), verdict_of(x, arm));
+        put_next(&s, x, experiment_comparison(x, arm), experiment_verdict(x, arm));
     }
     return text_out(&s, buf, size);
 }
@@ -475,7 +460,7 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
 
 static void put_evidence(struct str *s, const struct experiment_state *x, int arm)
 {
-    const struct comparison *c = comparison_of(x, arm);
+    const struct comparison *c = experiment_comparison(x, arm);
     str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
                'A' + arm);
     if (isfinite(x->noise_floor))
@@ -483,7 +468,7 @@ static void put_evidence(struct str *s, const struct experiment_state *x, int ar
                    stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
     else
         str_append(s, "A was not compared with itself, so the noise is unknown");
-    if (!margin_is_open(x, c, verdict_of(x, arm))) /* the result says what the margin means for it */
+    if (!margin_is_open(x, c, experiment_verdict(x, arm))) /* the result says what the margin means for it */
         str_printf(s, "; differences below the margin of %.3g %% do not matter", 100 * x->spec.margin);
 }
 
@@ -527,18 +512,18 @@ static enum gate_outcome gate_of(const struct experiment_state *x, int arm)
 static bool arm_is_usable(const struct experiment_state *x, int arm)
 {
     const struct quality *q = &x->comparison[arm].quality;
-    const double limit = x->spec.kld_margin > 0 ? x->spec.kld_margin : KLD_MARGIN;
+    const double limit = experiment_kld_margin(&x->spec);
     return !config_is_foreign(&x->spec.config[arm]) && !x->spec.workload.train &&
            gate_of(x, arm) == GATE_PASS && !(q->known && q->kld.upper > limit);
 }
 
 static void put_command(struct str *s, const struct experiment_state *x, int arm)
 {
-    const enum verdict verdict = verdict_of(x, arm);
+    const enum verdict verdict = experiment_verdict(x, arm);
     const bool decided = verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE;
     const bool open = !decided || (verdict != VERDICT_INVALID && gate_of(x, arm) == GATE_UNDECIDED);
     const long long run = (long long)x->run_id;
-    const int possible = experiment_blocks_possible(x, comparison_of(x, arm));
+    const int possible = experiment_blocks_possible(x, experiment_comparison(x, arm));
     char budget[FORECAST_BUDGET];
     if (!run) return;
     if (!*experiment_resume_budget(budget, x, MIN(x->blocks_needed, possible)))
@@ -570,7 +555,7 @@ void experiment_closing(struct experiment_closing *out, const struct experiment_
     struct str result = { 0 }, evidence = { 0 }, conditions = { 0 }, next = { 0 };
     *out = (struct experiment_closing){ 0 };
     if (put_result(&result, x, arm)) {
-        if (verdict_of(x, arm) == VERDICT_INCONCLUSIVE) str_append(&result, " Undecided.");
+        if (experiment_verdict(x, arm) == VERDICT_INCONCLUSIVE) str_append(&result, " Undecided.");
         if (!experiment_is_exact(&x->spec)) {
             put_evidence(&evidence, x, arm);
             put_conditions(&conditions, x);
@@ -601,7 +586,7 @@ char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct expe
 
 char *experiment_noise_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct experiment_state *x, int arm)
 {
-    const struct comparison *c = comparison_of(x, arm);
+    const struct comparison *c = experiment_comparison(x, arm);
     const double half = 0.5 * (c->effect.upper - c->effect.lower);
     buf[0] = '\0';
     if (x->noise_floor > half) /* false for NAN */

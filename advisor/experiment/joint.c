@@ -104,8 +104,7 @@ static void find_front(struct joint *j)
  * minus. */
 static struct interval of_metric(struct interval gain, int metric)
 {
-    if (METRICS[metric].better >= 0) return gain;
-    return (struct interval){ -gain.estimate, -gain.upper, -gain.lower };
+    return stats_turned(gain, METRICS[metric].better);
 }
 
 static const char *noun_of(int metric)

@@ -21,11 +21,11 @@ static const char STOPPING[] =
 /* Converts an interval of log ratios, positive is better, to one of B/A. */
 static json_t *ratio_interval(struct interval i, int better, double confidence)
 {
-    const bool turned = better < 0;
+    const struct interval ratio = stats_exp(stats_turned(i, better));
     json_t *o = json_object();
-    json_put_num(o, "ratio", exp(turned ? -i.estimate : i.estimate));
-    json_put_num(o, "lower", exp(turned ? -i.upper : i.lower));
-    json_put_num(o, "upper", exp(turned ? -i.lower : i.upper));
+    json_put_num(o, "ratio", ratio.estimate);
+    json_put_num(o, "lower", ratio.lower);
+    json_put_num(o, "upper", ratio.upper);
     json_put_num(o, "confidence", confidence);
     return o;
 }

@@ -34,25 +34,9 @@ enum verdict verdict_parse(const char *name)
 
 enum { SENSIBLE_BLOCKS = 4096 }; /* no estimate of further blocks beyond this */
 
-double judge_margin(const struct experiment_state *s)
-{
-    return s->spec.margin > 0 ? s->spec.margin : 0.01;
-}
-
-const struct comparison *experiment_headline(const struct experiment_state *s)
-{
-    return s->confirming ? &s->confirmation : &s->comparison[MAX(s->headline, 1)];
-}
-
 static bool excludes_zero(struct interval i)
 {
     return i.lower > 0 || i.upper < 0; /* false for NAN */
-}
-
-/* The smallest effect that n blocks find with 80 % power, for normal noise. */
-static double smallest_effect(double sd, int n)
-{
-    return (stats_anytime_factor(n, 1, 0.05) + stats_normal_quantile(0.8)) * sd / sqrt(n);
 }
 
 void judge_control(struct experiment_state *s)
@@ -60,10 +44,9 @@ void judge_control(struct experiment_state *s)
     const int n = s->control_blocks;
     s->control = stats_t_interval(s->control_d, n, 0.95);
     s->noise_floor = n < 2 ? NAN : 0.5 * (s->control.upper - s->control.lower);
-    s->mde = smallest_effect(stats_sd(s->control_d, n), estimand_most_blocks(s));
     /* A bias far below the margin cannot turn a verdict: a metric almost without noise (memory) would
      * otherwise fail by a page. */
-    const double tolerated = 0.25 * judge_margin(s);
+    const double tolerated = 0.25 * experiment_margin(&s->spec);
     s->control_failed = n >= control_wanted(s) &&
                         (s->control.lower > tolerated || s->control.upper < -tolerated);
 }
@@ -231,11 +214,12 @@ void judge_numbers(struct experiment_state *s)
     }
     double level[EXPERIMENT_ARMS];
     holm_levels(s, level);
-    for (int k = 1; k < s->spec.arms; k++) numbers_of(&s->comparison[k], level[k], judge_margin(s));
+    for (int k = 1; k < s->spec.arms; k++)
+        numbers_of(&s->comparison[k], level[k], experiment_margin(&s->spec));
     /* The winner was chosen on other blocks: this is a single claim, without a family. */
-    if (s->confirming) numbers_of(&s->confirmation, 0.05, judge_margin(s));
+    if (s->confirming) numbers_of(&s->confirmation, 0.05, experiment_margin(&s->spec));
     const struct comparison *c = experiment_headline(s);
-    if (isnan(s->mde)) s->mde = smallest_effect(stats_sd(c->d, c->blocks), estimand_most_blocks(s));
+    s->mde = experiment_detectable(stats_sd(c->d, c->blocks), c->blocks);
     s->blocks_needed = c->blocks_needed;
     load_judge(s, &c->all);
 }
@@ -290,7 +274,7 @@ static void too_few_reason(const struct experiment_state *s, struct comparison *
                str_plural(c->blocks), fewest);
     if (sd >= 0)
         str_printf(out, ", which with this noise would probably find one of %.1f %% or more",
-                   100 * expm1(smallest_effect(sd, fewest)));
+                   100 * expm1(experiment_detectable(sd, fewest)));
 }
 
 double experiment_counted_block_s(const struct experiment_state *s)
@@ -313,7 +297,7 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
             "the interval contains 0 and reaches beyond the margin; with the noise of these %d %sblock%s "
             "only a difference of %.1f %% or more would probably have been found",
             c->blocks, which, str_plural(c->blocks),
-            100 * expm1(smallest_effect(stats_sd(c->d, c->blocks), c->blocks)));
+            100 * expm1(experiment_detectable(stats_sd(c->d, c->blocks), c->blocks)));
     const int possible = experiment_blocks_possible(s, c);
     const bool none_counts = s->complete > 0 && !s->blocks;
     if (c->blocks_needed > possible && !none_counts)
@@ -336,11 +320,11 @@ static void judge_one(const struct experiment_state *s, struct comparison *c)
 {
     c->reason[0] = 0;
     if (experiment_is_exact(&s->spec)) {
-        exact_judge(c, judge_margin(s));
+        exact_judge(c, experiment_margin(&s->spec));
         return;
     }
     c->verdict = c->blocks < BLOCKS_FOR_A_CLAIM ? VERDICT_INCONCLUSIVE
-                                                : verdict_of_margin(c, judge_margin(s));
+                                                : verdict_of_margin(c, experiment_margin(&s->spec));
     if (c->verdict != VERDICT_INCONCLUSIVE)
         c->blocks_needed = 0;
     else
@@ -405,7 +389,7 @@ static bool is_settled(const struct experiment_state *s, const struct comparison
 {
     if (c->blocks < MAX(s->spec.min_blocks, BLOCKS_FOR_A_CLAIM)) return false;
     const enum verdict v = verdict_of_margin(
-        c, judge_margin(s)); /* "negligible" may still become "better" or "equivalent" */
+        c, experiment_margin(&s->spec)); /* "negligible" may still become "better" or "equivalent" */
     return v == VERDICT_BETTER || v == VERDICT_WORSE || v == VERDICT_EQUIVALENT;
 }
 
@@ -430,7 +414,7 @@ static struct interval arms_difference(const struct experiment_state *s, int k, 
 bool judge_race(struct experiment_state *s)
 {
     const int family = s->spec.arms - 1;
-    const double m = judge_margin(s);
+    const double m = experiment_margin(&s->spec);
     int leader = 0, running = 0;
     double most = 0; /* the effect of A relative to itself */
     for (int k = 1; k <= family; k++) {

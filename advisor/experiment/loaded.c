@@ -7,7 +7,7 @@
 
 struct run_load experiment_run_load(const struct experiment_state *s, int arm)
 {
-    const struct comparison *c = comparison_of(s, arm);
+    const struct comparison *c = experiment_comparison(s, arm);
     struct run_load l = { .others_busy = s->load[ESTIMAND_LOADED].others_busy, .blocks = c->all.blocks };
     for (int i = 0; i < c->all.blocks; i++) l.undisturbed += !c->all.disturbed[i];
     if (s->estimand == ESTIMAND_QUIET) { /* only undisturbed blocks count */

@@ -64,13 +64,12 @@ int control_wanted(const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- judge.c (pure) */
 
-void judge_control(struct experiment_state *s);          /* control, noise_floor, mde, control_failed */
-void judge_numbers(struct experiment_state *s);          /* intervals and e-values; no verdict */
+void judge_control(struct experiment_state *s);          /* control, noise_floor, control_failed */
+void judge_numbers(struct experiment_state *s);          /* intervals, e-values, mde; no verdict */
 void judge_companions(struct experiment_state *s);       /* companions of the verdict, when the run ends */
 bool judge_is_decided(const struct experiment_state *s); /* no comparison is inconclusive */
 /* Drops every arm that is certainly worse than the leader of a race. True when the race is over. */
 bool judge_race(struct experiment_state *s);
-double judge_margin(const struct experiment_state *s);
 /* The compared metric is the same every time (perplexity): it is computed once, without blocks. */
 bool experiment_is_exact(const struct experiment_spec *s);
 

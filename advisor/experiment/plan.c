@@ -162,11 +162,11 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     if (s->warmup_cells < 0 || s->warmup_cells > 64)
         return err_set(why, ERR_USAGE, "%d warm-up cells: expected 1 to 64, or 0 for as many as it takes",
                        s->warmup_cells);
-    if (s->margin == 0) s->margin = 0.01;
+    if (s->margin == 0) s->margin = EXPERIMENT_MARGIN;
     if (!(s->margin > 0 && s->margin < 1))
         return err_set(why, ERR_USAGE, "a margin of %g: expected more than 0 and less than 1 (0.01 is 1 %%)",
                        s->margin);
-    if (s->budget_s == 0) s->budget_s = 300;
+    if (s->budget_s == 0) s->budget_s = EXPERIMENT_BUDGET_S;
     if (!(s->budget_s > 0))
         return err_set(why, ERR_USAGE, "a budget of %g seconds: expected more than 0", s->budget_s);
     if (!s->min_blocks) s->min_blocks = BLOCKS_FOR_A_CLAIM;

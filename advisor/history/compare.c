@@ -26,11 +26,6 @@ enum verdict compare_verdict(struct interval effect95, struct interval effect90,
     return differs ? VERDICT_NEGLIGIBLE : VERDICT_INCONCLUSIVE;
 }
 
-static struct interval interval_turned(struct interval i, int better)
-{
-    return better < 0 ? (struct interval){ -i.estimate, -i.upper, -i.lower } : i;
-}
-
 static struct interval interval_shifted(struct interval i, double by)
 {
     return (struct interval){ i.estimate + by, i.lower + by, i.upper + by };
@@ -97,8 +92,8 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
     c->rate_before = metric_sign_apply(stats_t_interval(a, c->n_before, 0.95));
     c->rate_after = metric_sign_apply(stats_t_interval(b, c->n_after, 0.95));
     const struct two_samples t = series_test(a, c->n_before, b, c->n_after, SPREAD_OWN);
-    c->effect = interval_turned(two_samples_interval(&t, 0.95), better);
-    c->effect90 = interval_turned(two_samples_interval(&t, 0.90), better);
+    c->effect = stats_turned(two_samples_interval(&t, 0.95), better);
+    c->effect90 = stats_turned(two_samples_interval(&t, 0.90), better);
     c->p = c->p_family = t.p;
     canary_of_pair(c, before, after, better);
     c->verdict = VERDICT_INCONCLUSIVE;

@@ -87,18 +87,18 @@ static double last_success(struct db *d, const struct run_row *row)
 
 static void outcome_set_effect(struct outcome *o, const struct experiment_state *s)
 {
-    const bool turned = s->spec.metric && s->spec.metric->better < 0;
     const struct comparison *c = experiment_headline(s);
-    const struct interval i = c->effect;
-    o->effect = exp(turned ? -i.estimate : i.estimate);
-    o->lower = exp(turned ? -i.upper : i.lower);
-    o->upper = exp(turned ? -i.lower : i.upper);
+    const struct interval ratio = stats_exp(experiment_change(s, c->effect));
+    o->effect = ratio.estimate;
+    o->lower = ratio.lower;
+    o->upper = ratio.upper;
     o->confidence = 1 - c->alpha;
     o->blocks = s->blocks;
     o->discarded = s->discarded;
     o->noise_floor = s->noise_floor;
-    o->kld_mean = c->quality.known ? c->quality.figures.kld_mean : (double)NAN;
-    o->kld_p99 = c->quality.known ? c->quality.figures.kld_p99 : (double)NAN;
+    const struct quality *q = &s->comparison[MAX(s->headline, 1)].quality;
+    o->kld_mean = q->known ? q->figures.kld_mean : (double)NAN;
+    o->kld_p99 = q->known ? q->figures.kld_p99 : (double)NAN;
     o->verdict = s->verdict;
 }
 

@@ -162,6 +162,16 @@ double stats_percent(double log_ratio)
     return 100 * expm1(log_ratio);
 }
 
+struct interval stats_turned(struct interval logs, int better)
+{
+    return better < 0 ? (struct interval){ -logs.estimate, -logs.upper, -logs.lower } : logs;
+}
+
+struct interval stats_exp(struct interval logs)
+{
+    return (struct interval){ exp(logs.estimate), exp(logs.lower), exp(logs.upper) };
+}
+
 double stats_proven(struct interval change)
 {
     if (!isfinite(change.lower) || !isfinite(change.upper)) return NAN;

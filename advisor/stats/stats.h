@@ -27,6 +27,10 @@ struct interval {
 };
 /* The change in percent that a log ratio stands for. */
 double stats_percent(double log_ratio);
+/* Log ratios that are positive for better become those of the number itself, and back: where less is better
+ * (better < 0) the sign turns, and the bounds change places. */
+struct interval stats_turned(struct interval logs, int better);
+struct interval stats_exp(struct interval logs); /* log ratios to ratios */
 /* What an interval proves of a log ratio: its bound nearer to 0, with its sign; 0 where it contains 0; NAN
  * where a bound is unknown. */
 double stats_proven(struct interval change);

@@ -139,7 +139,7 @@ static enum err_code foreign_report(void *ctx, const struct experiment_state *s,
     snprintf(now->challenger, sizeof now->challenger, "%s", s->arm[arm].line);
     snprintf(now->why, sizeof now->why,
              "qdyno cannot predict the speed of another engine, so every configuration is measured");
-    const struct comparison *c = comparison_of(s, arm);
+    const struct comparison *c = experiment_comparison(s, arm);
     now->effect = c->effect;
     now->verdict = c->verdict;
     now->blocks = c->blocks;
@@ -156,7 +156,7 @@ static enum err_code foreign_report(void *ctx, const struct experiment_state *s,
  * are. NAN: unknown. */
 static double ratio_of(const struct experiment_state *s, int k)
 {
-    const struct comparison *c = comparison_of(s, k);
+    const struct comparison *c = experiment_comparison(s, k);
     if (k && c->blocks && isfinite(c->effect.estimate)) return exp(c->effect.estimate);
     return s->arm[k].rate / s->arm[0].rate;
 }
@@ -175,7 +175,7 @@ static void arms_read(struct foreign *f, const struct experiment_state *s, const
         snprintf(c->error, sizeof c->error, "%.*s", (int)sizeof c->error - 1, arm->error);
         c->timings += arm->cells;
         /* a comparison with too few blocks says less than the race before it */
-        if (last && comparison_of(s, 1)->blocks < BLOCKS_FOR_A_CLAIM && c->rate > 0) continue;
+        if (last && experiment_comparison(s, 1)->blocks < BLOCKS_FOR_A_CLAIM && c->rate > 0) continue;
         if (arm->rate > 0) c->rate = arm->rate;
         if (k && arm->rate > 0) c->normalized_rate = ratio_of(s, k) * a->normalized_rate;
         if (arm->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)arm->value[METRIC_PEAK_MEMORY];
@@ -208,7 +208,7 @@ static enum err_code arms_compare(struct foreign *f, const int index[], int arms
     if (!spec) return err_set(why, ERR_NOMEM, "out of memory for an experiment");
     *spec = (struct experiment_spec){ .arms = arms,
                                       .workload = f->o->workload,
-                                      .margin = 0.01,
+                                      .margin = EXPERIMENT_MARGIN,
                                       .budget_s = budget_s,
                                       .control_blocks = control_blocks_of(f, budget_s, last),
                                       .race = arms > 2,
@@ -271,7 +271,7 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
 {
     struct tune_result *r = f->out;
     const int k = s->headline > 0 ? s->headline : 1;
-    const struct comparison *c = comparison_of(s, k);
+    const struct comparison *c = experiment_comparison(s, k);
     char change[TUNE_CHANGE];
     r->current = f->seen[0];
     r->winner = f->seen[index[k]];

@@ -283,7 +283,7 @@ static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning
     const double left_s = t->task.o->budget_s - tune_spent(t);
     *s = (struct experiment_spec){ .arms = arms,
                                    .workload = t->task.o->workload,
-                                   .margin = 0.01,
+                                   .margin = EXPERIMENT_MARGIN,
                                    .budget_s = fmax(left_s, 0.1 * t->task.o->budget_s),
                                    .control_blocks = tune_control_blocks(t, arms),
                                    .seed = t->task.o->seed,

@@ -123,28 +123,15 @@ const struct document DOCUMENT_BASELINE_CHECK = {
     .members = "baseline.* run labels.* verdict reason",
 };
 
-static const struct metric *spec_metric(const struct experiment_spec *s)
-{
-    return s->metric ? s->metric : experiment_default_metric(&s->workload);
-}
-
-/* The state's effects are positive for better; the output reports the change of the number itself, so the
- * sign of metrics where less is better is turned. */
-static struct interval effect_as_change(const struct experiment_state *s, struct interval e)
-{
-    if (spec_metric(&s->spec)->better >= 0) return e;
-    return (struct interval){ -e.estimate, -e.upper, -e.lower };
-}
-
 struct interval ab_effect(const struct experiment_state *s)
 {
-    return effect_as_change(s, experiment_headline(s)->effect);
+    return experiment_change(s, experiment_headline(s)->effect);
 }
 
 static void table_add_arm(struct table *t, const struct experiment_state *s, int i)
 {
     const struct experiment_arm *x = &s->arm[i];
-    const struct metric *m = spec_metric(&s->spec);
+    const struct metric *m = experiment_metric(&s->spec);
     char workload[640];
     json_t *row = table_row(t);
     cli_put_run(row, s->run_id);
@@ -166,13 +153,13 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     json_put_bool(row, "random_weights", s->random_weights);
     json_put_bool(row, "answers_unverified", s->answers_unverified);
     if (!i) return; /* arm A is the reference: it has no verdict */
-    const struct comparison *c = s->confirming && i == s->headline ? &s->confirmation : &s->comparison[i];
-    const char *verdict = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
+    const struct comparison *c = experiment_comparison(s, i);
+    const char *verdict = verdict_name(experiment_verdict(s, i));
     json_put_str(row, "verdict", *verdict ? verdict : NULL);
-    struct interval effect = effect_as_change(s, c->effect);
-    json_put_num(row, "effect_ratio", exp(effect.estimate));
-    json_put_num(row, "effect_lower_ratio", exp(effect.lower));
-    json_put_num(row, "effect_upper_ratio", exp(effect.upper));
+    const struct interval ratio = stats_exp(experiment_change(s, c->effect));
+    json_put_num(row, "effect_ratio", ratio.estimate);
+    json_put_num(row, "effect_lower_ratio", ratio.lower);
+    json_put_num(row, "effect_upper_ratio", ratio.upper);
     json_put_num(row, "e_value", c->e);
     json_put_num(row, "p_anytime", c->p);
     json_put_num(row, "noise_floor_ratio", s->noise_floor);
@@ -185,8 +172,8 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
 static void note_comparison(struct table *t, const struct experiment_state *s, const struct comparison *c,
                             int arm)
 {
-    const struct metric *m = spec_metric(&s->spec);
-    const struct interval e = effect_as_change(s, c->effect);
+    const struct metric *m = experiment_metric(&s->spec);
+    const struct interval e = experiment_change(s, c->effect);
     const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     if (isfinite(e.lower))
         table_detail(
@@ -204,7 +191,7 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
 static void note_other_methods(struct table *t, const struct experiment_state *s)
 {
     const struct comparison *c = experiment_headline(s);
-    const struct interval f = effect_as_change(s, c->fixed), h = effect_as_change(s, c->hodges_lehmann);
+    const struct interval f = experiment_change(s, c->fixed), h = experiment_change(s, c->hodges_lehmann);
     if (c->blocks < 2) return;
     table_detail(
         t,
@@ -256,7 +243,7 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
     }
     const enum estimand other = loaded ? ESTIMAND_QUIET : ESTIMAND_LOADED;
     const struct estimand_result *o = &c->by_estimand[other];
-    const struct interval e = effect_as_change(s, o->effect);
+    const struct interval e = experiment_change(s, o->effect);
     if (isfinite(e.lower))
         table_detail(t, "%s, from %d block%s: %+.2f %% [%+.2f, %+.2f]",
                      loaded ? "undisturbed" : "as the machine is", o->blocks, str_plural(o->blocks),
@@ -271,7 +258,7 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
 static void note_ratio(struct table *t, const struct experiment_state *s)
 {
     const int k = MAX(s->headline, 1);
-    const double paired = effect_as_change(s, experiment_headline(s)->effect).estimate,
+    const double paired = experiment_change(s, experiment_headline(s)->effect).estimate,
                  means = log(s->arm[k].rate / s->arm[0].rate);
     if (fabs(paired - means) >= 0.005) /* false for NAN */
         table_note(
@@ -505,7 +492,7 @@ static enum err_code spec_new(struct experiment_spec *s, const struct cli_args *
         rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof s->model - 1);
     if (!rc) snprintf(s->model, sizeof s->model, "%s", model ? model : "");
     free(model);
-    s->margin = 0.01;
+    s->margin = EXPERIMENT_MARGIN;
     return rc;
 }
 

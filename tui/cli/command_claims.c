@@ -69,7 +69,7 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
     s->seed = g->seed;
     s->budget_s = args_num(a, "--budget", 0);
     s->estimand = estimand_parse(args_text(a, "--estimand", ""));
-    s->margin = 0.01;
+    s->margin = EXPERIMENT_MARGIN;
     quant_claims_spec(s);
     return rc;
 }

@@ -68,14 +68,6 @@ static void put_interval(json_t *row, const char *const names[3], struct interva
     json_put_num(row, names[2], i.upper);
 }
 
-/* The ratio of the numbers from an effect in logs, which is positive for better. */
-static struct interval effect_ratio(struct interval logs, int better)
-{
-    struct interval r = { exp(better * logs.estimate), exp(better * logs.lower), exp(better * logs.upper) };
-    if (better < 0) r = (struct interval){ r.estimate, r.upper, r.lower };
-    return r;
-}
-
 /* Half the width of the interval in logs, as a share. The interval is symmetric in logs. */
 static double half_ratio(struct interval rate)
 {
@@ -104,18 +96,18 @@ static void put_pair(json_t *row, const struct compared *c)
     put_interval(row, AFTER, c->rate_after);
     json_put_num(row, "before_half_ratio", half_ratio(c->rate_before));
     json_put_num(row, "after_half_ratio", half_ratio(c->rate_after));
-    put_interval(row, EFFECT, effect_ratio(c->effect, better));
+    put_interval(row, EFFECT, stats_exp(stats_turned(c->effect, better)));
     json_put_num(row, "p", c->p);
     json_put_num(row, "p_family", c->p_family);
     json_put_num(row, "canary_ratio", exp(better * c->canary));
-    put_interval(row, NORMALIZED, effect_ratio(c->normalized, better));
+    put_interval(row, NORMALIZED, stats_exp(stats_turned(c->normalized, better)));
     json_put_str(row, "verdict", *verdict_name(c->verdict) ? verdict_name(c->verdict) : NULL);
 }
 
 static double compare_margin(const struct cli_args *a, const struct run_row *first)
 {
     const double margin = cli_run_margin(first);
-    return args_num(a, "--margin", isnan(margin) ? 0.01 : margin);
+    return args_num(a, "--margin", isnan(margin) ? EXPERIMENT_MARGIN : margin);
 }
 
 static void note_run(struct table *t, const char *which, const struct results *r)

@@ -93,13 +93,13 @@ static enum err_code models_check(const struct results *then, const struct exper
 static void put_effect_as_ratio(json_t *row, const char *name, struct interval effect, int sign)
 {
     char key[64];
-    const double low = sign < 0 ? effect.upper : effect.lower, high = sign < 0 ? effect.lower : effect.upper;
+    const struct interval ratio = stats_exp(stats_turned(effect, sign));
     snprintf(key, sizeof key, "%s_ratio", name);
-    json_put_num(row, key, exp(sign * effect.estimate));
+    json_put_num(row, key, ratio.estimate);
     snprintf(key, sizeof key, "%s_lower_ratio", name);
-    json_put_num(row, key, exp(sign * low));
+    json_put_num(row, key, ratio.lower);
     snprintf(key, sizeof key, "%s_upper_ratio", name);
-    json_put_num(row, key, exp(sign * high));
+    json_put_num(row, key, ratio.upper);
 }
 
 static void put_arm(json_t *row, const struct reproduced *r, const struct experiment_state *s)

@@ -71,7 +71,7 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
         if (parsed) refuse(out, (int)field, experiment_check_arm(s, arm, why), why);
         good = good && parsed && !out->refusal[field][0];
     }
-    s->margin = 0.01;
+    s->margin = EXPERIMENT_MARGIN;
     const char *quality = j->text[AB_QUALITY];
     if (!form_says_no(quality)) {
         s->quality_chunks = QUALITY_CHUNKS;
@@ -87,7 +87,7 @@ static bool resumed_spec(struct experiment_spec *s, const struct job *j)
 {
     int64_t id;
     if (!str_to_i64(j->text[FORM_CHECK_RUN], &id) || !id) return false;
-    *s = (struct experiment_spec){ .resume_id = id, .arms = 2, .margin = 0.01 };
+    *s = (struct experiment_spec){ .resume_id = id, .arms = 2, .margin = EXPERIMENT_MARGIN };
     return true;
 }
 

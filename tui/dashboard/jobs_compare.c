@@ -56,17 +56,20 @@ static void page_put_pair(struct text_page *p, const struct compared *c, bool lo
         return;
     }
     const struct mark m = verdict_mark(c->verdict);
+    const int better = METRICS[c->metric].better;
+    const struct interval effect = stats_turned(c->effect, better),
+                          normalized = stats_turned(c->normalized, better);
     page_put_rates(p, c);
     char reason[160];
     const bool changed = compared_machine_changed(c, reason, sizeof reason);
     text_page_put(p, verdict_tone(c->verdict), "   %s%s [%s, %s]   %s %s%s%s", *reason ? "measured   " : "",
-                  figure_change(c->effect.estimate).text, figure_change(c->effect.lower).text,
-                  figure_change(c->effect.upper).text, m.glyph, m.word, c->reason[0] ? ": " : "", c->reason);
+                  figure_change(effect.estimate).text, figure_change(effect.lower).text,
+                  figure_change(effect.upper).text, m.glyph, m.word, c->reason[0] ? ": " : "", c->reason);
     if (!*reason || loaded) return; /* the canary ran on the loaded machine, too: it corrects nothing */
     text_page_put(p, PAGE_PLAIN,
                   "   corrected  %s [%s, %s]   by the canary, a fixed workload timed with each run",
-                  figure_change(c->normalized.estimate).text, figure_change(c->normalized.lower).text,
-                  figure_change(c->normalized.upper).text);
+                  figure_change(normalized.estimate).text, figure_change(normalized.lower).text,
+                  figure_change(normalized.upper).text);
     text_page_put(p, changed ? PAGE_UNSURE : PAGE_PLAIN, "   Use the %s figure: %s.",
                   changed ? "corrected" : "measured", reason);
 }
@@ -103,7 +106,7 @@ static double run_margin(const struct run_row *run)
     if (run->spec_json && !json_parse(&spec, run->spec_json, strlen(run->spec_json), NULL))
         margin = json_get_num(spec, "margin", NAN);
     json_decref(spec);
-    return margin > 0 ? margin : 0.01; /* the default of `qdyno compare` */
+    return margin > 0 ? margin : EXPERIMENT_MARGIN; /* the default of `qdyno compare` */
 }
 
 static void page_put_run(struct text_page *p, const char *which, const struct results *r)

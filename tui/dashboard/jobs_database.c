@@ -235,7 +235,7 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct backg
 {
     enum { WAIT_QUIET_S = 600 };
     *spec = (struct experiment_spec){
-        .arms = JOB_ARMS, .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
+        .arms = JOB_ARMS, .margin = EXPERIMENT_MARGIN, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
     };
     if (j->other_id == BUSY_WAIT) spec->wait_quiet_s = WAIT_QUIET_S;
     if (j->other_id == BUSY_LOADED) spec->estimand = ESTIMAND_LOADED;

@@ -85,12 +85,12 @@ static void report_advice(struct linear_reported *t, const struct snapshot *s, s
 
 static void append_effect(const struct experiment_state *x, int arm, struct str *text)
 {
-    const struct comparison *c = experiment_comparison(x, arm);
     const struct mark m = verdict_mark(experiment_verdict(x, arm));
+    const struct interval change = experiment_change(x, experiment_comparison(x, arm)->effect);
     str_printf(text, "%c %s", 'A' + arm, m.word);
-    if (isfinite(c->effect.estimate))
-        str_printf(text, ", %s, from %s to %s", figure_change(c->effect.estimate).text,
-                   figure_change(c->effect.lower).text, figure_change(c->effect.upper).text);
+    if (isfinite(change.estimate))
+        str_printf(text, ", %s, from %s to %s", figure_change(change.estimate).text,
+                   figure_change(change.lower).text, figure_change(change.upper).text);
 }
 
 static void print_end(const struct snapshot *s, struct str *out)
@@ -101,7 +101,7 @@ static void print_end(const struct snapshot *s, struct str *out)
         print_line(out, s->unix_ms, "run %lld failed: %s", (long long)x->run_id, x->error);
         return;
     }
-    for (int k = 1; k < experiment_arms(x) && x->phase == PHASE_DONE; k++) {
+    for (int k = 1; k < experiment_arms(&x->spec) && x->phase == PHASE_DONE; k++) {
         str_append(&text, k > 1 ? "; " : "");
         append_effect(x, k, &text);
     }
@@ -118,7 +118,7 @@ static void print_begin(const struct snapshot *s, struct str *out)
     const struct experiment_state *x = &s->experiment;
     char workload[600];
     struct str arms = { 0 };
-    for (int k = 0; k < experiment_arms(x); k++)
+    for (int k = 0; k < experiment_arms(&x->spec); k++)
         str_printf(&arms, "%s%c %s", k ? ", " : "", 'A' + k, x->arm[k].line);
     print_line(out, s->unix_ms, "run %lld: %s, on %s", (long long)x->run_id, str_text(&arms),
                workload_line(&x->spec.workload, workload, sizeof workload));

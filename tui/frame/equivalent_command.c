@@ -42,11 +42,10 @@ static void append_other_workloads(struct str *out, const struct experiment_spec
 /* The same of the experiment on screen: what the person gave, and not the defaults. */
 static void experiment_options(struct str *out, const struct experiment_spec *spec)
 {
-    static const double MARGIN = 0.01, BUDGET_S = 300;
     if (spec->quality_file[0]) path_word(out, " --quality=", spec->quality_file);
-    if (spec->margin > 0 && fabs(spec->margin - MARGIN) > 1e-9)
+    if (spec->margin > 0 && fabs(spec->margin - EXPERIMENT_MARGIN) > 1e-9)
         str_printf(out, " --margin %g%%", 100 * spec->margin);
-    if (spec->budget_s > 0 && fabs(spec->budget_s - BUDGET_S) > 1e-9)
+    if (spec->budget_s > 0 && fabs(spec->budget_s - EXPERIMENT_BUDGET_S) > 1e-9)
         str_printf(out, " --budget %gs", spec->budget_s);
     if (spec->gate[0]) path_word(out, " --gate ", spec->gate);
     if (spec->race) str_append(out, " --race");
@@ -84,7 +83,7 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
         str_append(out, " ");
         word_append(out, u->form.field[AB_MORE].text);
     }
-    for (int i = 2; u->form.kind != FORM_AB && s->experiment_known && i < experiment_arms(x); i++) {
+    for (int i = 2; u->form.kind != FORM_AB && s->experiment_known && i < experiment_arms(&x->spec); i++) {
         str_append(out, " ");
         word_append(out, x->arm[i].line);
     }

@@ -489,14 +489,6 @@ int64_t ui_run_id(const struct ui *u, const struct snapshot *s);
 struct mark verdict_mark(enum verdict v);
 struct mark phase_mark(const struct snapshot *s); /* of the experiment on screen */
 
-/* The metric that the experiment compares. */
-const struct metric *experiment_metric(const struct experiment_state *x);
-
-int experiment_arms(const struct experiment_state *x); /* at least 2 */
-/* The comparison of a challenger (arm 1 or higher) with arm A. */
-const struct comparison *experiment_comparison(const struct experiment_state *x, int arm);
-/* The verdict on a challenger; an invalid run is VERDICT_INVALID for every arm. */
-enum verdict experiment_verdict(const struct experiment_state *x, int arm);
 /* The challenger selected in the A/B view. */
 int experiment_selected(const struct experiment_state *x, const struct ui *u);
 

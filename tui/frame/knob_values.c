@@ -19,7 +19,7 @@ const char *knob_applied(const struct snapshot *s, enum knob_id id, char *buf, s
 const char *knob_arm(const struct snapshot *s, int arm, enum knob_id id)
 {
     const struct experiment_state *x = &s->experiment;
-    if (!s->experiment_known || arm >= experiment_arms(x)) return KNOBS[id].otherwise;
+    if (!s->experiment_known || arm >= experiment_arms(&x->spec)) return KNOBS[id].otherwise;
     const struct config *c = x->arm[arm].merged_known ? &x->arm[arm].merged : &x->spec.config[arm];
     const char *v = config_text(c, id);
     return v && *v ? v : KNOBS[id].otherwise;

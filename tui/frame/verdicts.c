@@ -39,28 +39,7 @@ struct mark phase_mark(const struct snapshot *s)
     return MARKS[s->experiment.phase];
 }
 
-const struct metric *experiment_metric(const struct experiment_state *x)
-{
-    return x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
-}
-
-int experiment_arms(const struct experiment_state *x)
-{
-    return x->spec.arms > 0 ? x->spec.arms : 2;
-}
-
-const struct comparison *experiment_comparison(const struct experiment_state *x, int arm)
-{
-    return x->confirming && arm == x->headline ? &x->confirmation : &x->comparison[arm];
-}
-
-enum verdict experiment_verdict(const struct experiment_state *x, int arm)
-{
-    if (x->verdict == VERDICT_INVALID || experiment_arms(x) == 2) return x->verdict;
-    return experiment_comparison(x, arm)->verdict;
-}
-
 int experiment_selected(const struct experiment_state *x, const struct ui *u)
 {
-    return MAX(1, MIN(u->selected[VIEW_AB] + 1, experiment_arms(x) - 1));
+    return MAX(1, MIN(u->selected[VIEW_AB] + 1, experiment_arms(&x->spec) - 1));
 }

@@ -33,18 +33,19 @@ static void settings_table(struct report *r, const struct report_source *s)
     struct content_table *t = NULL;
     for (int id = 0; id < KNOB_COUNT; id++) {
         bool differs = false;
-        for (int a = 1; a < report_arms(s); a++)
+        for (int a = 1; a < experiment_arms(&s->state.spec); a++)
             differs = differs ||
                       strcmp(arm_setting(s, a, (enum knob_id)id), arm_setting(s, 0, (enum knob_id)id));
         if (!differs) continue;
         if (!t) {
-            t = content_table(r, "Settings that differ, as resolved by the workers", 1 + report_arms(s));
+            t = content_table(r, "Settings that differ, as resolved by the workers",
+                              1 + experiment_arms(&s->state.spec));
             t->head[0] = "setting";
-            for (int a = 0; a < report_arms(s); a++) t->head[1 + a] = report_arm_name(a);
+            for (int a = 0; a < experiment_arms(&s->state.spec); a++) t->head[1 + a] = report_arm_name(a);
         }
         struct content_row *row = content_row(r, t);
         row->cell[0] = content_printf(r, "`%s` (%s)", KNOBS[id].key, KNOBS[id].help);
-        for (int a = 0; a < report_arms(s); a++)
+        for (int a = 0; a < experiment_arms(&s->state.spec); a++)
             row->cell[1 + a] = setting_text(r, arm_setting(s, a, (enum knob_id)id));
     }
     if (!t)
@@ -99,12 +100,12 @@ static void arm_fact(struct report *r, const struct report_source *s, struct con
 {
     const char *value[EXPERIMENT_ARMS];
     bool same = true;
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         value[a] = of(r, &s->state.arm[a]);
         if (!value[a]) value[a] = "unknown";
         same = same && !strcmp(value[a], value[0]);
     }
-    for (int a = 0; a < (same ? 1 : report_arms(s)); a++)
+    for (int a = 0; a < (same ? 1 : experiment_arms(&s->state.spec)); a++)
         content_fact(r, t, content_printf(r, "%s, %s", name, same ? "all arms" : report_arm_name(a)),
                      value[a]);
 }
@@ -281,8 +282,8 @@ static void put_word(struct str *out, const char *word)
 static void put_flags(struct str *line, const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
-    str_printf(line, " --metric %s --margin %.10g%% --seed %" PRIu64, report_metric(s)->name,
-               100 * (spec->margin > 0 ? spec->margin : 0.01), spec->seed);
+    str_printf(line, " --metric %s --margin %.10g%% --seed %" PRIu64, experiment_metric(&s->state.spec)->name,
+               100 * (experiment_margin(spec)), spec->seed);
     if (spec->budget_s > 0) str_printf(line, " --budget %.10gs", spec->budget_s);
     if (spec->min_blocks > 0) str_printf(line, " --min-blocks %d", spec->min_blocks);
     if (spec->max_blocks > 0) str_printf(line, " --max-blocks %d", spec->max_blocks);
@@ -317,7 +318,7 @@ void section_repeat(struct report *r, const struct report_source *s)
         str_append(&line, " -m");
         put_word(&line, spec->model);
     }
-    for (int a = 0; a < report_arms(s); a++) put_word(&line, s->state.arm[a].line);
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) put_word(&line, s->state.arm[a].line);
     for (int a = 0; a < (spec->by_arm ? spec->arms : 1); a++) {
         str_append(&line, " -w");
         put_word(&line, workload_line(experiment_workload(spec, a), text, sizeof text));

@@ -35,7 +35,7 @@ void joint_sentences(struct report *r, const struct report_source *s)
 {
     struct joint j;
     claims_joint(&j, &s->state);
-    for (int k = 1; k < report_arms(s) && k < JOINT_ARMS; k++)
+    for (int k = 1; k < experiment_arms(&s->state.spec) && k < JOINT_ARMS; k++)
         if (!s->state.arm[k].failed && *j.sentence[k])
             content_add(r, CONTENT_TEXT,
                         content_printf(r, "%s, over all metrics: %s.", report_arm_name(k),
@@ -80,7 +80,7 @@ static void divergence_table(struct report *r, const struct report_source *s, co
         t->head[i] = HEADS[i];
         t->right[i] = i > 0;
     }
-    for (int k = 1; k < report_arms(s); k++) divergence_row(r, s, t, k);
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++) divergence_row(r, s, t, k);
 }
 
 /* Where a report has no quality figures, it says why: quality was not requested, or the run ended before it
@@ -90,9 +90,9 @@ void section_quality(struct report *r, const struct report_source *s)
     const struct quality *known = NULL;
     bool perplexity = false;
     content_add(r, CONTENT_SECTION, "Quality");
-    for (int k = 1; k < report_arms(s) && !known; k++)
+    for (int k = 1; k < experiment_arms(&s->state.spec) && !known; k++)
         if (s->state.comparison[k].quality.known) known = &s->state.comparison[k].quality;
-    for (int a = 0; a < report_arms(s); a++)
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
         perplexity = perplexity || isfinite(s->state.arm[a].value[METRIC_PERPLEXITY]);
     if (known)
         divergence_table(r, s, known);
@@ -148,7 +148,7 @@ void section_gate(struct report *r, const struct report_source *s)
         t->head[i] = HEADS[i];
         t->right[i] = i == 3 || i == 4;
     }
-    for (int k = 1; k < report_arms(s); k++) {
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++) {
         struct gate_result got;
         claims_gate(&g, &s->state, k, &got);
         gate_rows(r, t, &g, &got, k);

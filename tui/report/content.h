@@ -89,15 +89,7 @@ void content_figure(struct report *r, const struct figure_plots *f); /* does not
 
 /* ---------------------------------------------------------------- an arm against A (words.c) */
 
-int report_arms(const struct report_source *s);
-/* The comparison of arm 1, 2, ... with A. Borrowed from the source. */
-const struct comparison *report_comparison(const struct report_source *s, int arm);
-/* The verdict of a comparison. In an invalid run every verdict is "invalid". */
-enum verdict report_verdict(const struct report_source *s, const struct comparison *c);
 const char *report_arm_name(int arm); /* "A" "B" ... */
-/* The rate of an arm. A's is the mean over its cells, without an interval; that of another arm is A's times
- * the effect that the blocks found. Without blocks it is the arm's mean; bounds NAN: unknown. */
-struct interval report_arm_rate(const struct report_source *s, int arm);
 
 /* ---------------------------------------------------------------- figures (figures_*.c) */
 
@@ -115,13 +107,11 @@ int figure_timeline(struct figure_plots *f, struct report *r, const struct repor
 
 /* ---------------------------------------------------------------- words (words.c) */
 
-/* The metric that was compared; never NULL. */
-const struct metric *report_metric(const struct report_source *s);
-/* Converts a log ratio that is positive for better into B/A - 1 of the metric, and into text: "+58.4 %". */
-double report_change(const struct report_source *s, double log_ratio);
-const char *report_percent(struct report *r, const struct report_source *s, double log_ratio);
-/* "+58.4 % (+56.9 to +60.1 %)", "unknown". */
-const char *report_interval(struct report *r, const struct report_source *s, struct interval i);
+/* A gain (experiment_change) as B/A - 1 of the metric. */
+double report_change(const struct report_source *s, double gain);
+/* Changes, log ratios, as text: "+58.4 %"; "+58.4 % (+56.9 to +60.1 %)"; "unknown". */
+const char *report_percent(struct report *r, double change);
+const char *report_interval(struct report *r, struct interval change);
 const char *report_evidence(struct report *r, double e);
 const char *report_value(struct report *r, const struct metric *m, double v); /* "24.1 tokens/s" */
 void report_headline(struct report *r, const struct report_source *s);        /* title, subtitle, mark */

@@ -16,7 +16,7 @@ static bool cell_counts(const struct report_cell *c)
 
 static bool cell_is_of_arm(const struct report_source *s, const struct report_cell *c, int arm)
 {
-    return c->arm == arm && arm < report_arms(s);
+    return c->arm == arm && arm < experiment_arms(&s->state.spec);
 }
 
 /* ---------------------------------------------------------------- latencies */
@@ -57,11 +57,13 @@ static bool histogram_fill(struct bin_counts *h, const struct report_source *s)
     for (int i = 0; i < s->cells; i++)
         for (int k = 0; k < s->cell[i].itls && cell_counts(&s->cell[i]); k++) {
             const double v = s->cell[i].itl[k];
-            if (!(v > 0) || !isfinite(v) || s->cell[i].arm < 0 || s->cell[i].arm >= report_arms(s)) continue;
+            if (!(v > 0) || !isfinite(v) || s->cell[i].arm < 0 ||
+                s->cell[i].arm >= experiment_arms(&s->state.spec))
+                continue;
             h->share[s->cell[i].arm][bin_index(h, v)]++;
             h->n[s->cell[i].arm]++;
         }
-    for (int a = 0; a < report_arms(s); a++)
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
         for (int b = 0; b < BINS && h->n[a]; b++) h->share[a][b] /= (double)h->n[a];
     return true;
 }
@@ -102,8 +104,8 @@ static void latency_plot(struct figure_plots *f, struct report *r, const struct 
         p->y = (struct plot_axis){
             .title = "share of the tokens", .unit = UNIT_SHARE, .low = 0, .high = NAN
         };
-        for (int a = 0; a < report_arms(s); a++)
-            if (h->n[a]) histogram_layers(p, r, h, a, report_arms(s) <= 2);
+        for (int a = 0; a < experiment_arms(&s->state.spec); a++)
+            if (h->n[a]) histogram_layers(p, r, h, a, experiment_arms(&s->state.spec) <= 2);
     }
     r->failed = r->failed || !h;
     free(h);
@@ -113,7 +115,7 @@ static void latency_plot(struct figure_plots *f, struct report *r, const struct 
 
 static int kept_cells(const struct report_source *s, int arm, double *sum_log)
 {
-    const int metric = (int)(report_metric(s) - METRICS);
+    const int metric = (int)(experiment_metric(&s->state.spec) - METRICS);
     int n = 0;
     for (int i = 0; i < s->cells; i++) {
         const double v = s->cell[i].value[metric];
@@ -127,7 +129,7 @@ static int kept_cells(const struct report_source *s, int arm, double *sum_log)
 /* The cells of an arm in its lane, the earliest at the top, so that a drift appears as a slope. */
 static void lane_draw(struct plot *p, struct report *r, const struct report_source *s, int arm, int lane)
 {
-    const int metric = (int)(report_metric(s) - METRICS);
+    const int metric = (int)(experiment_metric(&s->state.spec) - METRICS);
     double sum = 0;
     const int n = kept_cells(s, arm, &sum);
     if (!n) return;
@@ -137,8 +139,9 @@ static void lane_draw(struct plot *p, struct report *r, const struct report_sour
         if (!cell_counts(c) || !cell_is_of_arm(s, c, arm) || !(c->value[metric] > 0)) continue;
         dots->point[k].x = c->value[metric];
         dots->point[k].y = lane + 0.3 - 0.6 * (n > 1 ? (double)k / (n - 1) : 0.5);
-        dots->point[k].hint = content_printf(r, "%s, block %d: %s", report_arm_name(arm), c->block,
-                                             report_value(r, report_metric(s), c->value[metric]));
+        dots->point[k].hint = content_printf(
+            r, "%s, block %d: %s", report_arm_name(arm), c->block,
+            report_value(r, experiment_metric(&s->state.spec), c->value[metric]));
         k++;
     }
     if (dots) dots->soft = n > 40;
@@ -147,7 +150,7 @@ static void lane_draw(struct plot *p, struct report *r, const struct report_sour
     mean.y_low = lane - 0.42;
     mean.y_high = lane + 0.42;
     mean.y = lane + 0.4;
-    mean.label = content_printf(r, "mean %s", report_value(r, report_metric(s), mean.x));
+    mean.label = content_printf(r, "mean %s", report_value(r, experiment_metric(&s->state.spec), mean.x));
     plot_place(p, &r->arena, MARK_INTERVAL, arm, mean);
 }
 
@@ -159,22 +162,27 @@ static enum plot_unit metric_unit(const struct metric *m)
 static void cells_plot(struct figure_plots *f, struct report *r, const struct report_source *s)
 {
     int arms = 0;
-    for (int a = 0; a < report_arms(s); a++) arms += kept_cells(s, a, NULL) > 0;
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) arms += kept_cells(s, a, NULL) > 0;
     struct plot *p = arms ? figure_plot(f, r) : NULL;
     const char **names = p ? arena_alloc(&r->arena, EXPERIMENT_ARMS * sizeof *names) : NULL;
     if (!names) return;
-    for (int a = 0; a < report_arms(s); a++) names[a] = report_arm_name(report_arms(s) - 1 - a);
-    p->title = content_printf(r, "Every cell: %s", report_metric(s)->help);
-    p->height = 52.0 * report_arms(s) + 16;
-    p->x = (struct plot_axis){ .title = content_printf(r, "%s (%s is better)", report_metric(s)->name,
-                                                       report_metric(s)->better < 0 ? "left" : "right"),
-                               .unit = metric_unit(report_metric(s)),
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
+        names[a] = report_arm_name(experiment_arms(&s->state.spec) - 1 - a);
+    p->title = content_printf(r, "Every cell: %s", experiment_metric(&s->state.spec)->help);
+    p->height = 52.0 * experiment_arms(&s->state.spec) + 16;
+    p->x = (struct plot_axis){ .title = content_printf(
+                                   r, "%s (%s is better)", experiment_metric(&s->state.spec)->name,
+                                   experiment_metric(&s->state.spec)->better < 0 ? "left" : "right"),
+                               .unit = metric_unit(experiment_metric(&s->state.spec)),
                                .low = NAN,
                                .high = NAN };
-    p->y = (struct plot_axis){
-        .unit = UNIT_COUNT, .low = NAN, .high = NAN, .names = names, .n_names = report_arms(s)
-    };
-    for (int a = 0; a < report_arms(s); a++) lane_draw(p, r, s, a, report_arms(s) - 1 - a);
+    p->y = (struct plot_axis){ .unit = UNIT_COUNT,
+                               .low = NAN,
+                               .high = NAN,
+                               .names = names,
+                               .n_names = experiment_arms(&s->state.spec) };
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
+        lane_draw(p, r, s, a, experiment_arms(&s->state.spec) - 1 - a);
 }
 
 int figure_spread(struct figure_plots *f, struct report *r, const struct report_source *s)

@@ -23,7 +23,7 @@ static struct plot_layer *rule_add(struct plot *p, struct report *r, double y, c
 
 static double source_margin(const struct report_source *s)
 {
-    return s->state.spec.margin > 0 ? s->state.spec.margin : 0.01;
+    return experiment_margin(&s->state.spec);
 }
 
 /* The range of differences below the margin, as a pale stripe. */
@@ -46,7 +46,8 @@ static void blocks_draw(struct plot *p, struct report *r, const struct report_so
     for (int i = 0; l && i < c->blocks; i++) {
         l->point[i].x = i + 1;
         l->point[i].y = report_change(s, c->d[i]);
-        l->point[i].hint = content_printf(r, "block %d: %s", i + 1, report_percent(r, s, c->d[i]));
+        l->point[i].hint = content_printf(r, "block %d: %s", i + 1,
+                                          report_percent(r, experiment_change_of(&s->state, c->d[i])));
     }
     layer_name(l, "one block");
 }
@@ -81,9 +82,10 @@ static struct plot *effect_plot(struct figure_plots *f, struct report *r, const 
     p->x = (struct plot_axis){
         .title = "block", .unit = UNIT_COUNT, .low = 0.5, .high = fmax(c->blocks, 2) + 0.5
     };
-    p->y = (struct plot_axis){ .title = content_printf(r, "%s of %s against A (%s is better)",
-                                                       report_metric(s)->name, report_arm_name(arm),
-                                                       report_metric(s)->better < 0 ? "down" : "up"),
+    p->y = (struct plot_axis){ .title = content_printf(
+                                   r, "%s of %s against A (%s is better)",
+                                   experiment_metric(&s->state.spec)->name, report_arm_name(arm),
+                                   experiment_metric(&s->state.spec)->better < 0 ? "down" : "up"),
                                .unit = UNIT_CHANGE,
                                .low = NAN,
                                .high = NAN };
@@ -187,8 +189,8 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     };
     double most = ENOUGH * 5;
     int blocks = 0;
-    for (int k = 1; k < report_arms(s); k++) {
-        const struct comparison *c = report_comparison(s, k);
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++) {
+        const struct comparison *c = experiment_comparison(&s->state, k);
         blocks = MAX(blocks, c->blocks);
         for (int n = 1; n <= c->blocks; n++) most = fmax(most, 3 * evidence_evalue(c, n));
     }
@@ -199,9 +201,10 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     p->x = (struct plot_axis){ .title = "block", .unit = UNIT_COUNT, .low = 0.5, .high = blocks + 0.5 };
     p->y = (struct plot_axis){ .title = "e-value", .log = true, .low = 0.05, .high = fmin(most, 1e6) };
     rule_add(p, r, ENOUGH, "enough evidence: 20");
-    for (int k = 1; k < report_arms(s); k++) evidence_draw(p, r, report_comparison(s, k), k);
-    if (report_arms(s) > 2) return f->plots;
-    const struct comparison *c = report_comparison(s, 1);
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++)
+        evidence_draw(p, r, experiment_comparison(&s->state, k), k);
+    if (experiment_arms(&s->state.spec) > 2) return f->plots;
+    const struct comparison *c = experiment_comparison(&s->state, 1);
     struct plot_layer *sign = plot_layer(p, &r->arena, MARK_STEP, HUE_MUTED, c->blocks);
     for (int n = 1; sign && n <= c->blocks; n++) {
         sign->point[n - 1].x = n;
@@ -230,7 +233,8 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
     p->x = (struct plot_axis){
         .title = "control block", .unit = UNIT_COUNT, .low = 0.5, .high = fmax(x->control_blocks, 2) + 0.5
     };
-    p->y = (struct plot_axis){ .title = content_printf(r, "%s of A against A", report_metric(s)->name),
+    p->y = (struct plot_axis){ .title = content_printf(r, "%s of A against A",
+                                                       experiment_metric(&s->state.spec)->name),
                                .unit = UNIT_CHANGE,
                                .low = NAN,
                                .high = NAN };
@@ -251,8 +255,9 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
     for (int i = 0; l && i < x->control_blocks; i++) {
         l->point[i].x = i + 1;
         l->point[i].y = report_change(s, x->control_d[i]);
-        l->point[i].hint = content_printf(r, "control block %d: %s", i + 1,
-                                          report_percent(r, s, x->control_d[i]));
+        l->point[i].hint = content_printf(
+            r, "control block %d: %s", i + 1,
+            report_percent(r, experiment_change_of(&s->state, x->control_d[i])));
     }
     layer_name(l, "one control block");
     return f->plots;

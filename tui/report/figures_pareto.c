@@ -15,16 +15,16 @@ struct place {
 
 static struct place arm_place(const struct report_source *s, int arm, struct interval y)
 {
-    const struct interval x = report_arm_rate(s, arm);
+    const struct interval x = experiment_rate(&s->state, arm);
     return (struct place){ x.estimate, x.lower, x.upper, y.estimate, y.lower, y.upper };
 }
 
 /* Does another arm dominate this one on both axes? */
 static bool is_beaten(const struct report_source *s, const struct place *at, int arm)
 {
-    const int better = report_metric(s)->better < 0 ? -1 : 1;
+    const int better = experiment_metric(&s->state.spec)->better < 0 ? -1 : 1;
     const double gain[] = { better * at[arm].x, -at[arm].y };
-    for (int b = 0; b < report_arms(s); b++)
+    for (int b = 0; b < experiment_arms(&s->state.spec); b++)
         if (b != arm && stats_dominates((const double[]){ better * at[b].x, -at[b].y }, gain, 2)) return true;
     return false;
 }
@@ -32,7 +32,7 @@ static bool is_beaten(const struct report_source *s, const struct place *at, int
 /* Draws the arms. Those on the Pareto front get a star. */
 static void arms_draw(struct plot *p, struct report *r, const struct report_source *s, const struct place *at)
 {
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         if (!isfinite(at[a].x) || !isfinite(at[a].y)) continue;
         const bool beaten = is_beaten(s, at, a);
         struct plot_point point = PLOT_NOWHERE;
@@ -78,7 +78,7 @@ static struct interval energy_of(const struct report_source *s, int arm)
 /* The divergence of A, the reference, is 0. */
 static struct interval divergence_of(const struct report_source *s, int arm)
 {
-    const struct quality *q = &report_comparison(s, arm)->quality;
+    const struct quality *q = &s->state.comparison[arm].quality;
     if (!arm) return (struct interval){ 0, NAN, NAN };
     return q->known ? q->kld : (struct interval){ NAN, NAN, NAN };
 }
@@ -88,7 +88,7 @@ static void cost_plot(struct figure_plots *f, struct report *r, const struct rep
 {
     struct place at[EXPERIMENT_ARMS];
     int known = 0;
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         at[a] = arm_place(s, a, cost->of(s, a));
         known += isfinite(at[a].x) && isfinite(at[a].y);
     }
@@ -96,8 +96,9 @@ static void cost_plot(struct figure_plots *f, struct report *r, const struct rep
     if (!p) return;
     p->title = cost->title;
     p->height = 190;
-    p->x = (struct plot_axis){ .title = content_printf(r, "%s (%s is better)", report_metric(s)->name,
-                                                       report_metric(s)->better < 0 ? "left" : "right"),
+    p->x = (struct plot_axis){ .title = content_printf(
+                                   r, "%s (%s is better)", experiment_metric(&s->state.spec)->name,
+                                   experiment_metric(&s->state.spec)->better < 0 ? "left" : "right"),
                                .low = NAN,
                                .high = NAN };
     p->y = (struct plot_axis){ .title = cost->axis, .unit = cost->unit, .low = NAN, .high = NAN };
@@ -135,6 +136,6 @@ int figure_pareto(struct figure_plots *f, struct report *r, const struct report_
             "intervals, if known; those of the compared metric are relative to the mean of A."
     };
     for (size_t i = 0; i < COUNT_OF(COSTS); i++)
-        if (report_metric(s) != &METRICS[COSTS[i].same]) cost_plot(f, r, s, &COSTS[i]);
+        if (experiment_metric(&s->state.spec) != &METRICS[COSTS[i].same]) cost_plot(f, r, s, &COSTS[i]);
     return f->plots;
 }

@@ -128,15 +128,19 @@ static void arms_plot(struct figure_plots *f, struct report *r, const struct rep
                       const struct timeline *t)
 {
     struct plot *p = timeline_plot(f, r, t, "Arms over time (low bars: warm-up and control)",
-                                   26.0 * report_arms(s) + 8);
+                                   26.0 * experiment_arms(&s->state.spec) + 8);
     const char **names = p ? arena_alloc(&r->arena, EXPERIMENT_ARMS * sizeof *names) : NULL;
     if (!names) return;
-    for (int a = 0; a < report_arms(s); a++) names[a] = report_arm_name(report_arms(s) - 1 - a);
-    p->y = (struct plot_axis){
-        .unit = UNIT_COUNT, .low = NAN, .high = NAN, .names = names, .n_names = report_arms(s)
-    };
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
+        names[a] = report_arm_name(experiment_arms(&s->state.spec) - 1 - a);
+    p->y = (struct plot_axis){ .unit = UNIT_COUNT,
+                               .low = NAN,
+                               .high = NAN,
+                               .names = names,
+                               .n_names = experiment_arms(&s->state.spec) };
     discarded_draw(p, r, s, t, true);
-    for (int a = 0; a < report_arms(s); a++) arm_lane_draw(p, r, s, t, a, report_arms(s) - 1 - a);
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
+        arm_lane_draw(p, r, s, t, a, experiment_arms(&s->state.spec) - 1 - a);
     pauses_draw(p, r, t, true);
 }
 

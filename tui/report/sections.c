@@ -57,7 +57,7 @@ void section_summary(struct report *r, const struct report_source *s)
             r, CONTENT_WARNING,
             "The control failed: A compared with itself showed a difference, so the position in a block matters and no "
             "verdict is valid.");
-    for (int a = 0; a < report_arms(s); a++)
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
         if (x->arm[a].failed)
             content_add(r, CONTENT_WARNING,
                         content_printf(r, "Arm %s did not run: %s", report_arm_name(a),
@@ -69,12 +69,13 @@ void section_summary(struct report *r, const struct report_source *s)
         r, t, "workload",
         content_printf(r, "`%s`", content_plain(r, experiment_workload_line(&x->spec, line, sizeof line))));
     content_fact(r, t, "metric",
-                 content_printf(r, "`%s`: %s", report_metric(s)->name, report_metric(s)->help));
+                 content_printf(r, "`%s`: %s", experiment_metric(&s->state.spec)->name,
+                                experiment_metric(&s->state.spec)->help));
     content_fact(r, t, "machine", machine);
     content_fact(r, t, "blocks", content_printf(r, "%s", experiment_blocks_text(blocks, x)));
     content_fact(r, t, "margin",
                  content_printf(r, "%.3g %%, the smallest difference that matters",
-                                100 * (x->spec.margin > 0 ? x->spec.margin : 0.01)));
+                                100 * (experiment_margin(&x->spec))));
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
                      ? content_printf(r, "±%.2f %% (A against itself, %d block%s%s)",
@@ -85,17 +86,24 @@ void section_summary(struct report *r, const struct report_source *s)
                                               : "unknown: the control was not completed");
     content_fact(r, t, "detectable difference",
                  isfinite(x->mde)
-                     ? content_printf(r, "%.2f %%, with a probability of 80 %%", 100 * expm1(x->mde))
+                     ? content_printf(r, "%.2f %%, with a probability of 80 %%", stats_percent(x->mde))
                      : NULL);
 }
 
 /* ---------------------------------------------------------------- results */
 
+/* A race has two comparisons of its winner, each with a verdict of its own. */
+static enum verdict row_verdict(const struct experiment_state *x, const struct comparison *c, int arm)
+{
+    const bool counts = c == experiment_comparison(x, arm) || x->verdict == VERDICT_INVALID;
+    return counts ? experiment_verdict(x, arm) : c->verdict;
+}
+
 static void verdict_row(struct report *r, const struct report_source *s, struct content_table *t,
                         const struct comparison *c, int arm)
 {
-    const bool turned = report_metric(s)->better < 0;
-    const enum verdict v = report_verdict(s, c);
+    const struct interval change = experiment_change(&s->state, c->effect);
+    const enum verdict v = row_verdict(&s->state, c, arm);
     struct content_row *row = content_row(r, t);
     row->cell[0] = content_printf(r, "%s `%s`%s", report_arm_name(arm),
                                   content_plain(r, s->state.arm[arm].line),
@@ -103,9 +111,9 @@ static void verdict_row(struct report *r, const struct report_source *s, struct 
     row->cell[1] = c->dropped ? content_printf(r, "dropped after %d blocks", c->dropped_at)
                    : v        ? verdict_name(v)
                               : "none";
-    row->cell[2] = report_percent(r, s, c->effect.estimate);
-    row->cell[3] = report_percent(r, s, turned ? c->effect.upper : c->effect.lower);
-    row->cell[4] = report_percent(r, s, turned ? c->effect.lower : c->effect.upper);
+    row->cell[2] = report_percent(r, change.estimate);
+    row->cell[3] = report_percent(r, change.lower);
+    row->cell[4] = report_percent(r, change.upper);
     row->cell[5] = report_evidence(r, c->e);
     row->cell[6] = probability_text(r, c->p);
     row->cell[7] = content_printf(r, "%d", c->blocks);
@@ -117,13 +125,14 @@ static void verdict_table(struct report *r, const struct report_source *s)
                                          "to",  "e-value", "p",          "blocks" };
     struct content_table *t = content_table(
         r,
-        report_arms(s) > 2
+        experiment_arms(&s->state.spec) > 2
             ? "Each arm against A. Intervals, e-values and p are valid at every interim analysis. The intervals hold for all "
               "arms together in 95 of 100 experiments (Holm)."
             : "Interval (95 %), e-value and p are valid at every interim analysis.",
         8);
     table_set_heads(t, HEADS, "llrrrrrr");
-    for (int k = 1; k < report_arms(s); k++) verdict_row(r, s, t, report_comparison(s, k), k);
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++)
+        verdict_row(r, s, t, &s->state.comparison[k], k);
     if (s->state.confirming) verdict_row(r, s, t, &s->state.confirmation, s->state.headline);
 }
 
@@ -134,12 +143,13 @@ static void other_methods_table(struct report *r, const struct report_source *s)
     struct content_table *t = content_table(
         r, "The same blocks analysed by other methods, which are not part of the verdict.", 3);
     table_set_heads(t, HEADS, "llr");
-    for (int k = 1; k < report_arms(s); k++) {
-        const struct comparison *c = report_comparison(s, k);
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++) {
+        const struct comparison *c = experiment_comparison(&s->state, k);
         const char *const rows[][2] = {
-            { "mean and t interval (valid for a single analysis)", report_interval(r, s, c->fixed) },
+            { "mean and t interval (valid for a single analysis)",
+              report_interval(r, experiment_change(&s->state, c->fixed)) },
             { "Hodges-Lehmann median and Wilcoxon interval (single analysis)",
-              report_interval(r, s, c->hodges_lehmann) },
+              report_interval(r, experiment_change(&s->state, c->hodges_lehmann)) },
             { "p of the sign permutation test (single analysis)", probability_text(r, c->permutation_p) },
             { "e-value from the signs alone (any number of analyses)", report_evidence(r, c->e_sign) },
             { "correlation of neighbouring blocks",
@@ -156,9 +166,9 @@ static void other_methods_table(struct report *r, const struct report_source *s)
 
 static void note_blocks_needed(struct report *r, const struct report_source *s)
 {
-    for (int k = 1; k < report_arms(s); k++) {
-        const struct comparison *c = report_comparison(s, k);
-        const enum verdict v = report_verdict(s, c);
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++) {
+        const struct comparison *c = experiment_comparison(&s->state, k);
+        const enum verdict v = experiment_verdict(&s->state, k);
         if ((v > VERDICT_NONE && v != VERDICT_INCONCLUSIVE) || c->dropped) continue;
         const int possible = experiment_blocks_possible(&s->state, c);
         if (c->blocks_needed > possible)
@@ -188,7 +198,7 @@ static void arms_table(struct report *r, const struct report_source *s)
     enum { FIGURES = COUNT_OF(NAMES) };
     const char *value[EXPERIMENT_ARMS][FIGURES];
     bool known[FIGURES] = { false };
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         const struct experiment_arm *x = &s->state.arm[a];
         const char *const of[FIGURES] = { number_text(r, x->value[METRIC_PREFILL_RATE]),
                                           number_text(r, x->value[METRIC_DECODE_RATE]),
@@ -220,7 +230,7 @@ static void arms_table(struct report *r, const struct report_source *s)
             str_printf(&missing, "%s%s", missing.len ? ", " : "", NAMES[i]);
         }
     }
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
         char line[CONFIG_LINE + WORKLOAD_LINE];
@@ -242,16 +252,17 @@ static void card_table(struct report *r, const struct report_source *s)
     struct content_table *t = arena_alloc(&r->arena, sizeof *t);
     if (!t) return;
     t->columns = 5;
-    for (int a = 0; a < report_arms(s); a++) {
-        const struct comparison *c = a == x->headline ? experiment_headline(x) : report_comparison(s, a);
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
+        const struct comparison *c = experiment_comparison(x, a);
         const bool memory = x->arm[a].value[METRIC_PEAK_MEMORY] >= 0 &&
-                            report_metric(s) != &METRICS[METRIC_PEAK_MEMORY];
+                            experiment_metric(&s->state.spec) != &METRICS[METRIC_PEAK_MEMORY];
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
         char line[CONFIG_LINE + WORKLOAD_LINE];
         row->cell[1] = content_plain(r, experiment_arm_line(x, a, line, sizeof line));
-        row->cell[2] = x->arm[a].failed ? "did not run" : report_value(r, report_metric(s), x->arm[a].rate);
-        row->cell[3] = a && c->blocks ? report_percent(r, s, c->effect.estimate) : "";
+        row->cell[2] = x->arm[a].failed ? "did not run"
+                                        : report_value(r, experiment_metric(&s->state.spec), x->arm[a].rate);
+        row->cell[3] = a && c->blocks ? report_percent(r, experiment_change(x, c->effect).estimate) : "";
         row->cell[4] = memory ? content_printf(
                                     r, "peak %s",
                                     figure_bytes(metric_bytes(x->arm[a].value[METRIC_PEAK_MEMORY])).text)
@@ -265,9 +276,10 @@ static void effect_figures(struct report *r, const struct report_source *s)
 {
     const struct comparison *headline = experiment_headline(&s->state);
     bool explained = false;
-    for (int k = 1; k <= report_arms(s); k++) {
-        const bool confirming = k == report_arms(s);
-        const struct comparison *c = confirming ? &s->state.confirmation : report_comparison(s, k);
+    for (int k = 1; k <= experiment_arms(&s->state.spec); k++) {
+        const bool confirming = k == experiment_arms(&s->state.spec);
+        const struct comparison *c = confirming ? &s->state.confirmation
+                                                : &s->state.comparison[k];
         struct figure_plots f;
         if (confirming && !s->state.confirming) break;
         if (!figure_effect(&f, r, s, c, confirming ? s->state.headline : k)) continue;
@@ -317,7 +329,8 @@ void section_control(struct report *r, const struct report_source *s)
     }
     content_add(r, CONTENT_TEXT,
                 content_printf(r, "%d block%s of A against A: %s. %s", x->control_blocks,
-                               x->control_blocks == 1 ? "" : "s", report_interval(r, s, x->control),
+                               x->control_blocks == 1 ? "" : "s",
+                               report_interval(r, experiment_change(&s->state, x->control)),
                                x->control_failed          ? "Equal arms differ: the control failed."
                                : isfinite(x->noise_floor) ? "No relevant bias: the control passed."
                                                           : "Too few blocks for an interval."));

@@ -66,10 +66,10 @@ static struct site_point point_of(const struct report_source *s, int arm)
 {
     const struct experiment_arm *a = &s->state.arm[arm];
     const bool from_file = !strcmp(s->state.arm[0].line, "default");
-    const struct quality *q = &report_comparison(s, arm)->quality;
+    const struct quality *q = &s->state.comparison[arm].quality;
     const int64_t bytes = metric_bytes(a->value[METRIC_PEAK_MEMORY]);
     struct site_point p = { .arm = (char)('A' + arm),
-                            .rate = report_arm_rate(s, arm),
+                            .rate = experiment_rate(&s->state, arm),
                             .kld = NAN,
                             .memory_bytes = bytes >= 0 ? (double)bytes : (double)NAN };
     snprintf(p.line, sizeof p.line, "%s", a->line);
@@ -82,20 +82,22 @@ static struct site_point point_of(const struct report_source *s, int arm)
 static bool arm_counts(const struct report_source *s, int arm)
 {
     bool any = false;
-    for (int k = 1; k < report_arms(s); k++) any = any || report_comparison(s, k)->blocks > 0;
-    return arm ? report_comparison(s, arm)->blocks > 0 : any;
+    for (int k = 1; k < experiment_arms(&s->state.spec); k++)
+        any = any || experiment_comparison(&s->state, k)->blocks > 0;
+    return arm ? experiment_comparison(&s->state, arm)->blocks > 0 : any;
 }
 
 static struct site_run run_of(const struct report_source *s)
 {
     const struct experiment_state *x = &s->state;
     const struct comparison *c = experiment_headline(x);
+    const struct quality *q = &x->comparison[MAX(x->headline, 1)].quality;
     struct site_run r = { .id = x->run_id,
                           .started_ms = x->started_ms,
-                          .metric = report_metric(s),
+                          .metric = experiment_metric(&s->state.spec),
                           .effect = c->effect.estimate,
                           .change = report_change(s, c->effect.estimate),
-                          .kld = c->quality.known ? c->quality.kld.estimate : (double)NAN };
+                          .kld = q->known ? q->kld.estimate : (double)NAN };
     size_t used = 0;
     snprintf(r.model, sizeof r.model, "%s", x->arm[0].model_name);
     snprintf(r.sha256, sizeof r.sha256, "%s", x->arm[0].sha256);
@@ -103,9 +105,9 @@ static struct site_run run_of(const struct report_source *s)
     snprintf(r.cpu, sizeof r.cpu, "%s", s->machine_known ? s->machine.cpu : "");
     experiment_workload_line(&x->spec, r.workload, sizeof r.workload);
     snprintf(r.verdict, sizeof r.verdict, "%s", x->verdict ? verdict_name(x->verdict) : "none");
-    r.text = text_of(&c->quality);
+    r.text = text_of(q);
     r.usual = s->text;
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         if (arm_counts(s, a)) r.point[r.points++] = point_of(s, a);
         if (used < sizeof r.arms)
             used += (size_t)snprintf(r.arms + used, sizeof r.arms - used, "%s%.100s", a ? " vs " : "",

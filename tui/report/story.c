@@ -14,14 +14,14 @@ static void put_compared(struct report *r, const struct report_source *s, struct
     const struct experiment_state *x = &s->state;
     char line[600], arm[CONFIG_LINE + WORKLOAD_LINE];
     const char *model = content_plain(r, x->arm[0].model_name);
-    str_printf(out, "%d configurations%s%s were compared on the workload `%s`%s%s: ", report_arms(s),
-               *model ? " of " : "", model,
+    str_printf(out, "%d configurations%s%s were compared on the workload `%s`%s%s: ",
+               experiment_arms(&s->state.spec), *model ? " of " : "", model,
                content_plain(r, experiment_workload_line(&x->spec, line, sizeof line)),
                s->machine_known ? ", on a machine with " : "",
                s->machine_known ? content_plain(r, s->machine.cpu) : "");
-    for (int a = 0; a < report_arms(s); a++)
-        str_printf(out, "%s%s (`%s`)", a ? a + 1 == report_arms(s) ? " and " : ", " : "", report_arm_name(a),
-                   content_plain(r, experiment_arm_line(x, a, arm, sizeof arm)));
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++)
+        str_printf(out, "%s%s (`%s`)", a ? a + 1 == experiment_arms(&s->state.spec) ? " and " : ", " : "",
+                   report_arm_name(a), content_plain(r, experiment_arm_line(x, a, arm, sizeof arm)));
     str_append(out, ".");
     if (x->spec.as_systems)
         str_append(out, " They do different work and were compared as systems: by what each delivers.");
@@ -30,7 +30,7 @@ static void put_compared(struct report *r, const struct report_source *s, struct
 /* Training changes the weights on purpose, so a divergence from A says nothing about its quality. */
 static void put_quality(struct report *r, const struct report_source *s, struct str *out)
 {
-    const struct quality *q = &report_comparison(s, MAX(s->state.headline, 1))->quality;
+    const struct quality *q = &s->state.comparison[MAX(s->state.headline, 1)].quality;
     char text[TEXT_LABEL];
     if (s->state.spec.workload.train) return;
     if (!q->known) return; /* the sentence before says so */
@@ -52,14 +52,14 @@ static void put_costs(struct report *r, const struct report_source *s, struct st
     const struct experiment_state *x = &s->state;
     int memory = 0, energy = 0;
     (void)r;
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         const int64_t bytes = metric_bytes(x->arm[a].value[METRIC_PEAK_MEMORY]);
         if (bytes < 0) continue;
         str_printf(out, "%s %s %s", memory++ ? "," : " Peak memory:", report_arm_name(a),
                    figure_bytes(bytes).text);
     }
     if (memory) str_append(out, ";");
-    for (int a = 0; a < report_arms(s); a++) {
+    for (int a = 0; a < experiment_arms(&s->state.spec); a++) {
         if (!isfinite(x->arm[a].joules_per_token)) continue;
         str_printf(out, "%s %s %s",
                    energy++ ? ","

@@ -10,59 +10,15 @@
 #include "tui/report/content.h"
 #include "tui/widgets/widgets.h"
 
-int report_arms(const struct report_source *s)
-{
-    return s->state.spec.arms > 0 ? s->state.spec.arms : 2;
-}
-
 const char *report_arm_name(int arm)
 {
     static const char *const NAMES[EXPERIMENT_ARMS] = { "A", "B", "C", "D", "E", "F", "G", "H" };
     return NAMES[arm >= 0 && arm < EXPERIMENT_ARMS ? arm : 0];
 }
 
-/* By arm; the entry of A is empty. */
-const struct comparison *report_comparison(const struct report_source *s, int arm)
+double report_change(const struct report_source *s, double gain)
 {
-    return &s->state.comparison[arm];
-}
-
-/* An invalid run is invalid for every arm, whatever a single comparison says. The headline arm has the
- * verdict of the run, which a confirmation can have changed. */
-enum verdict report_verdict(const struct report_source *s, const struct comparison *c)
-{
-    if (s->state.verdict == VERDICT_INVALID || c == experiment_headline(&s->state)) return s->state.verdict;
-    return c->verdict;
-}
-
-/* A spec without a metric means the one that follows from its workload (struct experiment_spec). */
-const struct metric *report_metric(const struct report_source *s)
-{
-    const struct experiment_spec *spec = &s->state.spec;
-    if (spec->metric) return spec->metric;
-    return experiment_default_metric(&spec->workload);
-}
-
-/* Log ratios are positive for better; the reader wants to know whether the number grew. */
-double report_change(const struct report_source *s, double log_ratio)
-{
-    return expm1(report_metric(s)->better < 0 ? -log_ratio : log_ratio);
-}
-
-/* The rate of an arm is that of A times the effect, because only the effect is paired by block: the mean of
- * the arm alone contains what changed between blocks. */
-struct interval report_arm_rate(const struct report_source *s, int arm)
-{
-    struct interval rate = { s->state.arm[arm].rate, NAN, NAN };
-    const struct comparison *c = report_comparison(s, arm);
-    const double base = s->state.arm[0].rate;
-    if (!arm || !c->blocks) return rate;
-    const double low = base * (1 + report_change(s, c->effect.lower)),
-                 high = base * (1 + report_change(s, c->effect.upper));
-    rate.estimate = base * (1 + report_change(s, c->effect.estimate));
-    rate.lower = fmin(low, high);
-    rate.upper = fmax(low, high);
-    return rate;
+    return expm1(experiment_change_of(&s->state, gain));
 }
 
 /* Digits after the point that are meaningful for intervals of about one percent. */
@@ -71,22 +27,19 @@ static int percent_digits(double percent)
     return fabs(percent) >= 99.95 ? 0 : fabs(percent) >= 9.995 ? 1 : 2;
 }
 
-const char *report_percent(struct report *r, const struct report_source *s, double log_ratio)
+const char *report_percent(struct report *r, double change)
 {
-    const double p = 100 * report_change(s, log_ratio);
+    const double p = stats_percent(change);
     return isfinite(p) ? content_printf(r, "%+.*f %%", percent_digits(p), p) : "unknown";
 }
 
-/* Where less is better the bounds change places, so that the smaller number stands first. */
-const char *report_interval(struct report *r, const struct report_source *s, struct interval i)
+const char *report_interval(struct report *r, struct interval change)
 {
-    if (!isfinite(i.estimate)) return "unknown";
-    const bool turned = report_metric(s)->better < 0;
-    const double low = turned ? i.upper : i.lower, high = turned ? i.lower : i.upper;
-    if (!isfinite(low) || !isfinite(high))
-        return content_printf(r, "%s (no interval yet)", report_percent(r, s, i.estimate));
-    return content_printf(r, "%s (%s to %s)", report_percent(r, s, i.estimate), report_percent(r, s, low),
-                          report_percent(r, s, high));
+    if (!isfinite(change.estimate)) return "unknown";
+    if (!isfinite(change.lower) || !isfinite(change.upper))
+        return content_printf(r, "%s (no interval yet)", report_percent(r, change.estimate));
+    return content_printf(r, "%s (%s to %s)", report_percent(r, change.estimate),
+                          report_percent(r, change.lower), report_percent(r, change.upper));
 }
 
 /* E-values may be as large as 1e40: then only the magnitude is printed. */
@@ -145,12 +98,15 @@ static const struct {
       .less = "deviates %s less from the reference" },
 };
 
-/* "generates text 58.4 % faster" */
-static const char *change_phrase(struct report *r, const struct report_source *s, double log_ratio)
+/* "generates text 58.4 % faster"; "at least 0.3 % faster" where the middle of the interval says more than is
+ * proven. */
+static const char *change_phrase(struct report *r, const struct report_source *s, struct interval gain)
 {
-    const struct metric *m = report_metric(s);
-    const double p = 100 * report_change(s, log_ratio);
-    const char *much = content_printf(r, "%.*f %%", percent_digits(p), fabs(p));
+    const struct metric *m = experiment_metric(&s->state.spec);
+    const struct interval change = experiment_change(&s->state, gain);
+    const bool vague = stats_is_vague(change, s->state.noise_floor);
+    const double p = stats_percent(vague ? stats_proven(change) : change.estimate);
+    const char *much = content_printf(r, "%s%.*f %%", vague ? "at least " : "", percent_digits(p), fabs(p));
     if (!isfinite(p)) return "has an unknown effect";
     for (size_t i = 0; i < COUNT_OF(PHRASES); i++)
         if (m == &METRICS[PHRASES[i].metric]) {
@@ -179,18 +135,16 @@ static const char *arm_title(struct report *r, const struct report_source *s, in
                           content_plain(r, experiment_arm_line(&s->state, arm, line, sizeof line)));
 }
 
-/* A spec without a margin means the default of 1 %. */
 static double margin_percent(const struct report_source *s)
 {
-    return 100 * (s->state.spec.margin > 0 ? s->state.spec.margin : 0.01);
+    return 100 * experiment_margin(&s->state.spec);
 }
 
 static const char *title_of_pair(struct report *r, const struct report_source *s, const struct comparison *c,
                                  int arm)
 {
-    const char *a = arm_title(r, s, 0), *b = arm_title(r, s, arm),
-               *how = change_phrase(r, s, c->effect.estimate);
-    switch (report_verdict(s, c)) {
+    const char *a = arm_title(r, s, 0), *b = arm_title(r, s, arm), *how = change_phrase(r, s, c->effect);
+    switch (experiment_verdict(&s->state, arm)) {
     case VERDICT_BETTER:
     case VERDICT_WORSE: return content_printf(r, "%s %s than %s", b, how, a);
     case VERDICT_EQUIVALENT:
@@ -211,16 +165,16 @@ static const char *title_of_pair(struct report *r, const struct report_source *s
 static const char *title_of_many(struct report *r, const struct report_source *s)
 {
     const struct experiment_state *x = &s->state;
-    const int all = report_arms(s) - 1;
+    const int all = experiment_arms(&s->state.spec) - 1;
     int count[VERDICT_INVALID + 1] = { 0 };
-    for (int k = 1; k <= all; k++) count[report_verdict(s, report_comparison(s, k))]++;
+    for (int k = 1; k <= all; k++) count[experiment_verdict(&s->state, k)]++;
     const char *a = arm_title(r, s, 0);
     if (x->verdict == VERDICT_INVALID)
         return content_printf(r, "No valid measurement of %d configurations against %s", all, a);
     if (x->verdict == VERDICT_BETTER)
         return content_printf(r, "The best of %d configurations, %s, %s than %s%s", all,
                               arm_title(r, s, x->headline),
-                              change_phrase(r, s, experiment_headline(x)->effect.estimate), a,
+                              change_phrase(r, s, experiment_headline(x)->effect), a,
                               x->confirming ? ", confirmed by a second measurement" : "");
     return content_printf(
         r,
@@ -245,9 +199,9 @@ static const char *ending_text(struct report *r, const struct report_source *s)
 static const char *subtitle_of(struct report *r, const struct report_source *s)
 {
     const struct comparison *c = experiment_headline(&s->state);
-    const bool turned = report_metric(s)->better < 0;
-    const char *end = ending_text(r, s), *metric = report_metric(s)->name,
-               *estimate = report_percent(r, s, c->effect.estimate);
+    const struct interval change = experiment_change(&s->state, c->effect);
+    const char *end = ending_text(r, s), *metric = experiment_metric(&s->state.spec)->name,
+               *estimate = report_percent(r, change.estimate);
     const char *reason = *s->state.reason ? content_printf(r, "%s. ", content_plain(r, s->state.reason)) : "";
     if (!c->blocks || !isfinite(c->effect.estimate))
         return content_printf(r, "%s%sNo block of the comparison was completed.", end, reason);
@@ -257,8 +211,7 @@ static const char *subtitle_of(struct report *r, const struct report_source *s)
     return content_printf(
         r, "%s%s%s: %s, %.3g %% interval %s to %s; evidence for a difference: e-value %s (20 is enough).",
         end, reason, metric, estimate, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
-        report_percent(r, s, turned ? c->effect.upper : c->effect.lower),
-        report_percent(r, s, turned ? c->effect.lower : c->effect.upper), report_evidence(r, c->e));
+        report_percent(r, change.lower), report_percent(r, change.upper), report_evidence(r, c->e));
 }
 
 void report_headline(struct report *r, const struct report_source *s)
@@ -267,7 +220,8 @@ void report_headline(struct report *r, const struct report_source *s)
     char when[32];
     r->verdict = x->verdict;
     r->mark = verdict_mark(x->verdict);
-    r->title = report_arms(s) > 2 ? title_of_many(r, s) : title_of_pair(r, s, experiment_headline(x), 1);
+    r->title = experiment_arms(&s->state.spec) > 2 ? title_of_many(r, s)
+                                                   : title_of_pair(r, s, experiment_headline(x), 1);
     r->subtitle = subtitle_of(r, s);
     char line[600];
     r->footer = content_printf(r, "Run %lld of %s: workload `%s` on %s. Written by qdyno " QDYNO_VERSION ".",

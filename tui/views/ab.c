@@ -82,8 +82,8 @@ static bool column_shown(const struct arm_column *c, const struct experiment_sta
 {
     const struct workload *w = &x->spec.workload;
     const bool tokens = !workload_is_load(w) && !w->train && !*w->eval_file;
-    const int compared = (int)(experiment_metric(x) - METRICS);
-    for (int i = 0; i < experiment_arms(x) && c->metric < METRIC_COUNT; i++)
+    const int compared = (int)(experiment_metric(&x->spec) - METRICS);
+    for (int i = 0; i < experiment_arms(&x->spec) && c->metric < METRIC_COUNT; i++)
         if (isfinite(x->arm[i].value[c->metric])) return true;
     switch (c->metric) {
     case METRIC_COUNT: return compared != METRIC_PREFILL_RATE && compared != METRIC_DECODE_RATE;
@@ -162,8 +162,8 @@ static void rows_arms(struct grid *g, struct rect in, const struct snapshot *s, 
 {
     const struct experiment_state *x = &s->experiment;
     struct pen p = pen_at(g, in, 0, 0);
-    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ select an arm", experiment_metric(x)->name);
-    const int challengers = experiment_arms(x) - 1, rows = in.h - 2;
+    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ select an arm", experiment_metric(&x->spec)->name);
+    const int challengers = experiment_arms(&x->spec) - 1, rows = in.h - 2;
     row_challenger(g, in, 1, s, 0, false);
     const int first = MAX(0, MIN(selected - rows, challengers - rows));
     for (int i = 0; i < rows && first + i < challengers; i++) {
@@ -183,9 +183,10 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
     else if (!s->experiment_live)
         run_title(s, run, sizeof run);
     snprintf(title, sizeof title, "%s   %.100s   %.500s   %s", run, name ? name + 1 : x->spec.model,
-             experiment_workload_line(&x->spec, workload, sizeof workload), experiment_metric(x)->name);
+             experiment_workload_line(&x->spec, workload, sizeof workload),
+             experiment_metric(&x->spec)->name);
     struct rect in = grid_box(g, area, title, snapshot_caution(s));
-    if (experiment_arms(x) > 2) {
+    if (experiment_arms(&x->spec) > 2) {
         rows_arms(g, in, s, selected);
         return;
     }
@@ -206,11 +207,12 @@ static void detail_row(struct grid *g, struct rect *left, unsigned style, const 
 static const char *detail_control(const struct experiment_state *x, int arm, char *buf, size_t size)
 {
     char few[EXPERIMENT_BLOCKS_TEXT];
-    if (isfinite(x->noise_floor) && isfinite(x->control.lower))
+    const struct interval control = experiment_change(x, x->control);
+    if (isfinite(x->noise_floor) && isfinite(control.lower))
         snprintf(buf, size, "noise ±%.2g%% (A/A, %d block%s%s): A against itself %s [%s, %s]",
                  expm1(x->noise_floor) * 100, x->control_blocks, str_plural(x->control_blocks),
-                 experiment_noise_text(few, x, arm), figure_change(x->control.estimate).text,
-                 figure_change(x->control.lower).text, figure_change(x->control.upper).text);
+                 experiment_noise_text(few, x, arm), figure_change(control.estimate).text,
+                 figure_change(control.lower).text, figure_change(control.upper).text);
     else
         snprintf(buf, size, "noise n/a: %s",
                  x->spec.control_blocks < 0 ? "A was not compared with itself"
@@ -249,7 +251,8 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     }
     detail_row(g, &left, ROLE_DIM, experiment_blocks_text(text, x));
     if (!isfinite(x->mde)) return;
-    snprintf(text, sizeof text, "smallest effect that this run can find: %.2g%%", expm1(x->mde) * 100);
+    snprintf(text, sizeof text, "smallest effect that so many blocks probably show: %.2g%%",
+             stats_percent(x->mde));
     detail_row(g, &left, ROLE_DIM, text);
 }
 
@@ -337,7 +340,7 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     }
     const int arm = experiment_selected(x, u);
     const struct comparison *c = experiment_comparison(x, arm);
-    layout_ab(body, experiment_arms(x), experiment_ranks(x), box);
+    layout_ab(body, experiment_arms(&x->spec), experiment_ranks(x), box);
     if (!u->details) layout_ab_verdict(box, verdict_rows(g, body.w, s, arm));
     panes_place(g, box, pane_count(VIEW_AB, s), body, u);
     box_arms(g, box[AB_ARMS], s, arm);

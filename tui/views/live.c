@@ -137,7 +137,7 @@ static bool strip_is_narrow(struct rect in)
 static void row_arm(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm)
 {
     const struct experiment_arm *a = &s->experiment.arm[arm];
-    const struct metric *metric = experiment_metric(&s->experiment);
+    const struct metric *metric = experiment_metric(&s->experiment.spec);
     bool rate = !strcmp(metric->unit, "tokens/s");
     enum { VERDICT_COLUMNS = 38, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
     const bool narrow = strip_is_narrow(in);
@@ -186,9 +186,9 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s, c
     char run[64];
     if (s->experiment_known)
         snprintf(title, sizeof title,
-                 experiment_arms(x) > 2 ? "%s  %s  %s   %c leads of %d (2: all)" : "%s  %s  %s",
+                 experiment_arms(&x->spec) > 2 ? "%s  %s  %s   %c leads of %d (2: all)" : "%s  %s  %s",
                  run_title(s, run, sizeof run), experiment_workload_line(&x->spec, workload, sizeof workload),
-                 experiment_metric(x)->name, 'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
+                 experiment_metric(&x->spec)->name, 'A' + MAX(x->headline, 1), experiment_arms(&x->spec) - 1);
     if (live_shows_tune(s)) {
         draw_tune(g, grid_box(g, area, "Search for the best configuration (t shows all of it)", NULL), s);
         return;

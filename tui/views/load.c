@@ -142,7 +142,7 @@ struct roof_mark {
 static int roof_marks(const struct experiment_state *x, struct roof_mark *out)
 {
     int n = 0;
-    for (int arm = 0; arm < experiment_arms(x); arm++) {
+    for (int arm = 0; arm < experiment_arms(&x->spec); arm++) {
         const struct experiment_arm *a = &x->arm[arm];
         const unsigned style = (unsigned)(arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD;
         if (a->plan.total <= 0 || !(a->plan.flops_per_token > 0)) continue;

@@ -33,17 +33,12 @@ static int scale_cell(const struct scale *s, double v, int cells)
     return (int)lround(MIN(MAX(part, 0.0), 1.0) * (cells - 1));
 }
 
-static double experiment_margin(const struct experiment_state *x)
-{
-    return x->spec.margin > 0 ? x->spec.margin : 0.01;
-}
-
 /* While blocks come in, the axis includes zero and the margin. After the verdict the interval fills it, and
  * it includes zero only if that is near. */
 static struct scale axis_scale(const struct experiment_state *x, struct interval effect)
 {
     enum { NEAR = 2 };
-    const double m = experiment_margin(x), width = effect.upper - effect.lower;
+    const double m = experiment_margin(&x->spec), width = effect.upper - effect.lower;
     if (x->phase == PHASE_DONE && width > 0) {
         struct scale s = { effect.lower - 0.25 * width, effect.upper + 0.25 * width };
         const double to_zero = MAX(effect.lower, -effect.upper); /* below 0: the interval contains it */
@@ -90,7 +85,7 @@ static void draw_interval(struct grid *g, struct rect line, const struct scale *
 
 void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm)
 {
-    const struct interval effect = experiment_comparison(x, arm)->effect;
+    const struct interval effect = experiment_change(x, experiment_comparison(x, arm)->effect);
     const struct scale s = axis_scale(x, effect);
     struct pen p = pen_at(g, row, 0, 0);
     /* where the interval goes on beyond the axis, its own end stands there instead of the axis's */
@@ -101,7 +96,7 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
     if (cells < 8) return;
     struct rect line = { row.x + p.x, row.y, cells, row.h };
     for (int i = 0; i < cells; i++) grid_put(g, line, i, 0, 0x2500, ROLE_BORDER);
-    axis_marks(g, line, &s, experiment_margin(x));
+    axis_marks(g, line, &s, experiment_margin(&x->spec));
     if (isfinite(effect.estimate)) {
         enum role role = verdict_mark(experiment_verdict(x, arm)).role;
         if (isfinite(effect.lower) && isfinite(effect.upper)) draw_interval(g, line, &s, effect, role);
@@ -119,8 +114,11 @@ struct effect_plot {
     struct rect area; /* without labels */
     struct scale s;
     const struct comparison *c;
-    enum role role;  /* of the verdict */
-    int first, step; /* first block shown, columns per block */
+    struct interval effect;      /* of c, and of its blocks, as changes of the metric */
+    double d[EXPERIMENT_BLOCKS]; /* [c->blocks] */
+    int better;                  /* of the metric */
+    enum role role;              /* of the verdict */
+    int first, step;             /* first block shown, columns per block */
 };
 
 static int plot_row(const struct effect_plot *p, double v)
@@ -155,10 +153,10 @@ static void plot_line_behind(const struct effect_plot *p, double v, uint32_t cod
 
 /* The range of the plot. It includes zero while the effect is close to it. For a large effect it shows the
  * shrinking interval instead; the axis below the plot still includes zero. */
-static struct scale plot_scale(const struct comparison *c, double m, int first)
+static struct scale plot_scale(const struct effect_plot *p, double m)
 {
-    struct scale s = { c->d[first], c->d[first] };
-    for (int i = first; i < c->blocks; i++) scale_include(&s, c->d[i]);
+    struct scale s = { p->d[p->first], p->d[p->first] };
+    for (int i = p->first; i < p->c->blocks; i++) scale_include(&s, p->d[i]);
     double spread = MAX(s.hi - s.lo, 2 * m), middle = (s.lo + s.hi) / 2;
     if (fabs(middle) < 5 * spread) {
         scale_include(&s, -1.5 * m);
@@ -168,16 +166,17 @@ static struct scale plot_scale(const struct comparison *c, double m, int first)
     }
     scale_include(&s, middle - spread / 2);
     scale_include(&s, middle + spread / 2);
-    scale_include(&s, MAX(c->effect.lower, middle - spread));
-    scale_include(&s, MIN(c->effect.upper, middle + spread));
+    scale_include(&s, MAX(p->effect.lower, middle - spread));
+    scale_include(&s, MIN(p->effect.upper, middle + spread));
     double pad = (s.hi - s.lo) * 0.05;
     return (struct scale){ s.lo - pad, s.hi + pad };
 }
 
 /* The anytime-valid interval after block i. */
-static struct interval interval_after(const struct comparison *c, int i)
+static struct interval interval_after(const struct effect_plot *p, int i)
 {
-    return evidence_interval(c, i + 1, 1 - (c->alpha > 0 ? c->alpha : 0.05));
+    const double alpha = p->c->alpha > 0 ? p->c->alpha : 0.05;
+    return stats_turned(evidence_interval(p->c, i + 1, 1 - alpha), p->better);
 }
 
 /* Dots of all blocks over the band of the interval at that time. Computing an interval takes about 50 us, so
@@ -192,9 +191,9 @@ static void plot_blocks(const struct effect_plot *p)
         const bool last = i == c->blocks - 1;
         const int column = (i - p->first) * p->step, middle = column + p->step / 2;
         if (last)
-            so_far = c->effect;
+            so_far = p->effect;
         else if ((i - p->first) % every == 0)
-            so_far = interval_after(c, i);
+            so_far = interval_after(p, i);
         const bool known = isfinite(so_far.lower) && isfinite(so_far.upper);
         const int from = known ? plot_row(p, so_far.upper) : 0, to = known ? plot_row(p, so_far.lower) : -1;
         for (int y = from; y <= to; y++) {
@@ -206,7 +205,7 @@ static void plot_blocks(const struct effect_plot *p)
             grid_put(p->g, p->area, middle, from, U'▲', (unsigned)p->role | STYLE_BOLD);
         if (last && known && so_far.lower < p->s.lo)
             grid_put(p->g, p->area, middle, to, U'▼', (unsigned)p->role | STYLE_BOLD);
-        grid_put(p->g, p->area, middle, plot_row(p, c->d[i]), 0x25cf, ROLE_ARM_B);
+        grid_put(p->g, p->area, middle, plot_row(p, p->d[i]), 0x25cf, ROLE_ARM_B);
     }
 }
 
@@ -218,7 +217,7 @@ static void plot_label(struct grid *g, struct rect area, int row, const char *te
 
 static void draw_effect_labels(const struct effect_plot *p, struct rect area, double m)
 {
-    const struct interval e = p->c->effect;
+    const struct interval e = p->effect;
     plot_label(p->g, area, 0, figure_change(fmax(p->s.hi, e.upper)).text,
                e.upper > p->s.hi ? ROLE_TEXT : ROLE_DIM);
     plot_label(p->g, area, area.h - 1, figure_change(fmin(p->s.lo, e.lower)).text,
@@ -276,12 +275,18 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
                                            : 64;
     int most = MAX(c->blocks, MIN(planned, (int)EXPERIMENT_BLOCKS));
     struct effect_plot p = {
-        .g = g, .area = inside, .c = c, .role = verdict_mark(experiment_verdict(x, arm)).role
+        .g = g,
+        .area = inside,
+        .c = c,
+        .effect = experiment_change(x, c->effect),
+        .better = experiment_metric(&x->spec)->better,
+        .role = verdict_mark(experiment_verdict(x, arm)).role,
     };
-    double m = experiment_margin(x);
+    for (int i = 0; i < c->blocks; i++) p.d[i] = experiment_change_of(x, c->d[i]);
+    double m = experiment_margin(&x->spec);
     p.step = MIN(MAX(inside.w / most, 1), 4);
     p.first = MAX(c->blocks - inside.w / p.step, 0);
-    p.s = plot_scale(c, m, p.first);
+    p.s = plot_scale(&p, m);
     plot_line(&p, m, 0x2504, ROLE_DIM);
     plot_line(&p, -m, 0x2504, ROLE_DIM);
     plot_blocks(&p);
@@ -298,28 +303,24 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
 static void draw_effect_and_verdict(struct pen *p, const struct experiment_state *x, int arm, bool interval)
 {
     const struct comparison *c = experiment_comparison(x, arm);
-    const struct mark m = verdict_mark(experiment_verdict(x, arm));
     const enum verdict v = experiment_verdict(x, arm);
-    const double proven = v == VERDICT_BETTER  ? c->effect.lower
-                          : v == VERDICT_WORSE ? c->effect.upper
-                                               : (double)NAN;
-    if (!interval && isfinite(proven)) /* without its interval, a middle would claim more than was shown */
-        pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s%s ", v == VERDICT_BETTER ? "≥" : "≤",
-                   figure_change(proven).text);
-    else if (isfinite(c->effect.estimate)) {
-        /* the middle of a wide interval claims more than was shown, too */
-        const bool vague = interval && stats_is_vague(c->effect, x->noise_floor);
-        const double shown = vague ? stats_proven(c->effect) : c->effect.estimate;
+    const struct mark m = verdict_mark(v);
+    const struct interval change = experiment_change(x, c->effect);
+    const bool known = isfinite(change.lower) && isfinite(change.upper);
+    /* without its interval, or where that is wide, a middle would claim more than was shown */
+    const bool decided = v == VERDICT_BETTER || v == VERDICT_WORSE;
+    const bool least = interval ? stats_is_vague(change, x->noise_floor) : decided && known;
+    const double shown = least ? stats_proven(change) : change.estimate;
+    if (isfinite(shown))
         pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s%s",
-                   !vague      ? ""
+                   !least      ? ""
                    : shown > 0 ? "≥"
                                : "≤",
                    figure_change(shown).text);
-        if (interval && isfinite(c->effect.lower) && isfinite(c->effect.upper))
-            pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(c->effect.lower).text,
-                       figure_change(c->effect.upper).text);
-        pen_put(p, ROLE_TEXT, " ");
-    }
+    if (isfinite(shown) && interval && known)
+        pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(change.lower).text,
+                   figure_change(change.upper).text);
+    if (isfinite(shown)) pen_put(p, ROLE_TEXT, " ");
     if (c->dropped)
         pen_printf(p, ROLE_DIM, "out at %d", c->dropped_at);
     else
@@ -442,7 +443,7 @@ void draw_progress(struct pen *p, const struct snapshot *s)
     }
     if (x->block >= 0 && x->phase >= PHASE_CONTROL)
         pen_printf(p, ROLE_TEXT, "block %d cell %d/%d  ", x->block + 1, x->slot + 1,
-                   x->phase == PHASE_BLOCKS ? 2 * experiment_arms(x) : 4);
+                   x->phase == PHASE_BLOCKS ? 2 * experiment_arms(&x->spec) : 4);
     draw_cell(p, x);
 }
 

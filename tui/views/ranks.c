@@ -49,7 +49,7 @@ static struct columns columns_of(const struct experiment_state *x, int width)
 {
     struct columns c = { 0 };
     char role[64], sensors[64];
-    for (int arm = 0; arm < experiment_arms(x); arm++) {
+    for (int arm = 0; arm < experiment_arms(&x->spec); arm++) {
         const struct parallel mode = experiment_arm_parallel(x, arm);
         for (int i = 0; i < x->arm[arm].ranks; i++) {
             widen(&c.role, parallel_role(&mode, i, role, sizeof role));
@@ -133,6 +133,6 @@ void box_ranks(struct grid *g, struct rect area, const struct snapshot *s)
     const struct columns c = columns_of(x, in.w);
     int row = 1;
     row_head(g, in, &c);
-    for (int arm = 0; arm < experiment_arms(x); arm++)
+    for (int arm = 0; arm < experiment_arms(&x->spec); arm++)
         for (int i = 0; i < x->arm[arm].ranks && row < in.h; i++) row_rank(g, in, row++, x, arm, i, &c);
 }
