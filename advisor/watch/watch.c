@@ -398,6 +398,7 @@ static void stored_alert_restore(struct watch *w, const struct alert_row *row)
     x->state.value = row->value;
     x->since_ms = row->since_ms;
     x->id = row->id;
+    x->restored = true;
 }
 
 static enum err_code alerts_restore(struct watch *w, int *still, struct err *why)
@@ -514,6 +515,32 @@ static void sensors_wait(struct watch *w)
         clock_sleep_ns(MEASURE_TICK_MS * 1000000LL);
 }
 
+/* Reports what became of the alerts that fired before this single round: the value that keeps one firing, or
+ * that this round did not evaluate it. */
+static void once_report(struct watch *w)
+{
+    for (int i = 0; i < w->alerts.n; i++) {
+        const struct alert_instance *x = &w->alerts.instance[i];
+        const struct alert *a = &w->alerts.rules.row[x->rule];
+        char since[32], value[48], limit[48], clear[48];
+        if (x->state.phase != ALERT_FIRING || !x->restored) continue;
+        clock_iso8601(x->since_ms, since, sizeof since);
+        alert_value_text(a->signal, x->state.value, value, sizeof value);
+        if (x->state.known)
+            watch_report(w, WATCH_ROUND, a->grade, alert_json(a, x),
+                         "alert %s%s%s still fires: now %s (fires %s %s, ends at %s)", a->name,
+                         *x->subject ? " " : "", x->subject, value, a->side == SIDE_ABOVE ? "above" : "below",
+                         alert_value_text(a->signal, a->threshold, limit, sizeof limit),
+                         alert_value_text(a->signal, a->clear, clear, sizeof clear));
+        else
+            watch_report(w, WATCH_ROUND, GRADE_INFO, alert_json(a, x),
+                         "alert %s%s%s was not evaluated in this round and does not count: it fires since %s "
+                         "(%s then)",
+                         a->name, *x->subject ? " " : "", x->subject, since, value);
+    }
+    w->summary.highest = alerts_highest(&w->alerts);
+}
+
 bool watch_step(struct watch *w)
 {
     const int64_t now = clock_ns(), tick = (int64_t)TICK_MS * 1000000;
@@ -522,6 +549,7 @@ bool watch_step(struct watch *w)
     if (watch_continues(w) && now >= w->schedule.next_round_ns) {
         round_step(w);
         if (w->setup.o.once && w->items) watch_feed(w, SIGNAL_STALE, "", stale_s(w));
+        if (w->setup.o.once) once_report(w);
     }
     if (watch_continues(w)) notify_step(w, w->db);
     w->schedule.next_tick_ns += tick;

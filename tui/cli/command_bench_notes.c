@@ -39,6 +39,7 @@ void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
         unverified |= json_get_bool(row, "answers_unverified", false);
         if (json_get_str(row, "unsteady", NULL)) unsteady = json_get_str(row, "unsteady", NULL);
         if (json_get_str(row, "failed_because", NULL)) failed = json_get_str(row, "failed_because", NULL);
+        bench_note_steady(t, row);
         bench_note_server(t, row);
         memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
         cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
