@@ -179,7 +179,7 @@ static void check_blocks(struct experiment *x)
     forecast_of(&f, &s->spec, experiment_elapsed(x), cells_s + starts_s, x->budget.quality_s);
     if (s->blocks || s->control_blocks || !experiment_forecast_is_short(&f)) return;
     experiment_log_event(x, "budget",
-                         "the budget is too short for a verdict: %s; --budget %s would be enough",
+                         "by the cells of the warm-up, the budget is too short for a verdict: %s; --budget %s would be enough",
                          experiment_forecast_text(text, &f), f.budget);
 }
 

@@ -500,13 +500,8 @@ static void put_conditions(struct str *s, const struct experiment_state *x)
                    isnan(others) ? "no load was measured beside" : "nothing disturbed", measured,
                    str_plural(measured));
     } else {
-        const int first = (int)strcspn(x->busiest,
-                                       ","); /* the program that used most, when that was looked at */
         str_printf(s, "%d of %d block%s disturbed", disturbed, measured, str_plural(measured));
-        if (isfinite(others))
-            str_printf(s, "; other programs used %.0f %% of the CPU time, averaged over all blocks",
-                       100 * others);
-        if (first) str_printf(s, " (most: %.*s)", first, x->busiest);
+        others_put(s, x, others);
         str_append(s, loaded ? "; no block was left out, so this is the speed under that load"
                              : "; disturbed blocks were left out");
     }
@@ -587,15 +582,13 @@ char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct expe
 {
     const bool loaded = x->estimand == ESTIMAND_LOADED;
     const int measured = x->blocks + x->discarded;
-    int n = snprintf(buf, EXPERIMENT_BLOCKS_TEXT, "%d block%s measured: ", measured, str_plural(measured));
+    const int n = snprintf(buf, EXPERIMENT_BLOCKS_TEXT, "%d block%s measured: ", measured,
+                           str_plural(measured));
     if (loaded)
-        n += snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "all used, %d of them disturbed",
-                      x->disturbed);
+        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "all used, %d of them disturbed", x->disturbed);
     else
-        n += snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "%d used, %d left out as disturbed",
-                      x->blocks, x->discarded);
-    if (x->planned_blocks > 0)
-        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "; about %d were planned", x->planned_blocks);
+        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "%d used, %d left out as disturbed", x->blocks,
+                 x->discarded);
     return buf;
 }
 
