@@ -98,9 +98,9 @@ static void windows_set(struct experiment *x, int windows, int of)
     if (windows < of)
         experiment_log_event(
             x, "windows",
-            "quality is measured on %d of %d windows of the text%s: more text needs a longer "
+            "quality is measured on %d of %d window%s of the text%s: more text needs a longer "
             "budget, or --quality-chunks %d in a new run",
-            windows, of,
+            windows, of, str_plural(of),
             windows > s->spec.quality_least ? ", so that it fits into the budget"
                                             : ", the fewest that are measured however short the budget is",
             of);
@@ -178,9 +178,10 @@ static void check_blocks(struct experiment *x)
     char text[FORECAST_TEXT];
     forecast_of(&f, &s->spec, experiment_elapsed(x), cells_s + starts_s, x->budget.quality_s);
     if (s->blocks || s->control_blocks || !experiment_forecast_is_short(&f)) return;
-    experiment_log_event(x, "budget",
-                         "by the cells of the warm-up, the budget is too short for a verdict: %s; --budget %s would be enough",
-                         experiment_forecast_text(text, &f), f.budget);
+    experiment_log_event(
+        x, "budget",
+        "by the cells of the warm-up, the budget is too short for a verdict: %s; --budget %s would be enough",
+        experiment_forecast_text(text, &f), f.budget);
 }
 
 void experiment_budget_plan(struct experiment *x, double canary_s)

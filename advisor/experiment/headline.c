@@ -214,8 +214,8 @@ static void put_blocks_so_far(struct str *s, struct wording w, const struct comp
         else
             str_printf(s, "all %d blocks", c->blocks);
     } else {
-        str_printf(s, " %s %s %s in %d of %d blocks and %s in the others (", w.past, w.more, w.what, up,
-                   c->blocks, w.less);
+        str_printf(s, " %s %s %s in %d of %d block%s and %s in the others (", w.past, w.more, w.what, up,
+                   c->blocks, str_plural(c->blocks), w.less);
         put_percent(s, stats_percent(low), true);
         str_append(s, " to ");
         put_percent(s, stats_percent(high), true);
@@ -383,8 +383,9 @@ static void put_machine(struct str *s, const struct experiment_state *x)
         if (isfinite(others)) str_printf(s, " (other programs used %.0f %% of its processors)", 100 * others);
         str_append(s, "; this is the result under that load.");
     } else if (left_out) {
-        str_printf(s, " %d of %d blocks %s disturbed and %s not count.", left_out, x->blocks + left_out,
-                   left_out == 1 ? "was" : "were", left_out == 1 ? "does" : "do");
+        str_printf(s, " %d of %d block%s %s disturbed and %s not count.", left_out, x->blocks + left_out,
+                   str_plural(x->blocks + left_out), left_out == 1 ? "was" : "were",
+                   left_out == 1 ? "does" : "do");
     }
 }
 

@@ -439,10 +439,13 @@ static void start_report(struct watch *w, int still)
     if (w->items) snprintf(what, sizeof what, "%d workload%s", w->items, w->items == 1 ? "" : "s");
     for (int i = 0; i < ALERT_COUNT; i++) on += !w->alerts.rules.off[i];
     const int notices = w->setup.o.webhook ? db_notice_count(w->db, w->setup.webhook_name) : 0;
-    if (notices > 0) snprintf(waiting, sizeof waiting, ", %d notices wait to be sent", notices);
+    if (notices > 0)
+        snprintf(waiting, sizeof waiting, ", %d notice%s wait%s to be sent", notices, str_plural(notices),
+                 notices == 1 ? "s" : "");
     alert_value_text(SIGNAL_STALE, w->setup.o.every_s, every, sizeof every);
-    watch_report(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kinds of alerts, %d still firing%s", what,
-                 w->setup.o.once ? ", once" : " every ", w->setup.o.once ? "" : every, on, still, waiting);
+    watch_report(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kind%s of alerts, %d still firing%s", what,
+                 w->setup.o.once ? ", once" : " every ", w->setup.o.once ? "" : every, on, str_plural(on),
+                 still, waiting);
     for (int i = 0; i < w->alerts.n; i++) {
         const struct alert_instance *x = &w->alerts.instance[i];
         const struct alert *a = &w->alerts.rules.row[x->rule];

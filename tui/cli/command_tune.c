@@ -400,10 +400,11 @@ static void note_tried(struct table *t, const struct tune_result *r)
                    answers);
     }
     if (r->asked)
-        table_note(t,
-                   "right answers: change against the unchanged model on %d questions, with its paired 95 %% "
-                   "interval; the limit is %+.2f %%",
-                   r->asked, -100 * r->accuracy_limit);
+        table_note(
+            t,
+            "right answers: change against the unchanged model on %d question%s, with its paired 95 %% "
+            "interval; the limit is %+.2f %%",
+            r->asked, str_plural(r->asked), -100 * r->accuracy_limit);
     json_put(t->extra, "tried", tried);
 }
 
