@@ -307,11 +307,12 @@ static void series_text(const struct evidence_series *s, char *buf, size_t size)
 {
     char work[640], quiet[80] = "";
     if (s->all.disturbed && s->decode.n >= 2)
-        snprintf(quiet, sizeof quiet, "; %.4g without its %d of %d disturbed measurements",
-                 exp(stats_mean(s->decode.y, s->decode.n)), s->all.disturbed, s->all.cells);
+        snprintf(quiet, sizeof quiet, "; %.4g without its %d of %d disturbed measurement%s",
+                 exp(stats_mean(s->decode.y, s->decode.n)), s->all.disturbed, s->all.cells,
+                 str_plural(s->all.cells));
     else if (s->all.disturbed)
-        snprintf(quiet, sizeof quiet, "; %d of its %d measurements were disturbed", s->all.disturbed,
-                 s->all.cells);
+        snprintf(quiet, sizeof quiet, "; %d of its %d measurement%s disturbed", s->all.disturbed,
+                 s->all.cells, s->all.cells == 1 ? " was" : "s were");
     snprintf(buf, size, "%.2f tok/s on %s (run %lld%s)", exp(s->all.log_sum / s->all.cells),
              workload_line(&s->workload, work, sizeof work), (long long)s->run_id, quiet);
 }

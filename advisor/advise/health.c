@@ -351,8 +351,8 @@ static void check_database(const struct health_case *c)
                       waiting  ? "`qdyno push --url URL` sends them"
                       : traces ? "`qdyno push --otlp URL` sends them"
                                : "",
-                      "%s, %d outcomes waiting to be pushed, %d runs waiting for a collector", db_path(db),
-                      waiting, traces);
+                      "%s, %d outcome%s waiting to be pushed, %d run%s waiting for a collector", db_path(db),
+                      waiting, str_plural(waiting), traces, str_plural(traces));
     }
     db_close(db);
 }

@@ -328,9 +328,9 @@ static bool finding_set_effect(struct rule_finding *f, const struct rule_case *c
                                  : "%s=%s was not shown to be faster with this model on this machine",
         k->key, x.value);
     SET(f->evidence,
-        "run %lld: %s=%s changed %s on %.40s by %+.1f %% [%+.1f, %+.1f] (90 %% interval, %d blocks)",
+        "run %lld: %s=%s changed %s on %.40s by %+.1f %% [%+.1f, %+.1f] (90 %% interval, %d block%s)",
         (long long)x.run, k->key, x.value, x.metric, x.workload, stats_percent(x.log_ratio.estimate),
-        stats_percent(x.log_ratio.lower), stats_percent(x.log_ratio.upper), x.blocks);
+        stats_percent(x.log_ratio.lower), stats_percent(x.log_ratio.upper), x.blocks, str_plural(x.blocks));
     struct str arms = { 0 };
     word_append(&arms, x.without);
     str_append(&arms, " ");

@@ -118,9 +118,9 @@ static void quality_size_set(struct experiment *x, struct quality_size size, str
     else if (size.windows < whole.windows)
         experiment_log_event(
             x, "windows",
-            "quality is measured on %d of %d windows of the text%s: more text needs a longer "
+            "quality is measured on %d of %d window%s of the text%s: more text needs a longer "
             "budget, or --quality-chunks %d in a new run",
-            size.windows, whole.windows,
+            size.windows, whole.windows, str_plural(whole.windows),
             size.windows > s->spec.quality_least
                 ? ", so that it fits into the budget"
                 : ", the fewest that are measured however short the budget is",
@@ -201,9 +201,10 @@ static void check_blocks(struct experiment *x)
     char text[FORECAST_TEXT];
     forecast_of(&f, &s->spec, experiment_elapsed(x), cells_s + starts_s, x->budget.quality_s);
     if (experiment_forecast_is_short(&f))
-        experiment_log_event(x, "budget",
-                             "the budget is too short for a verdict: %s; --budget %s would be enough",
-                             experiment_forecast_text(text, &f), f.budget);
+        experiment_log_event(
+            x, "budget",
+            "by the cells of the warm-up, the budget is too short for a verdict: %s; --budget %s would be enough",
+            experiment_forecast_text(text, &f), f.budget);
 }
 
 bool experiment_filling_is_too_long(struct experiment *x, int arms_filled)

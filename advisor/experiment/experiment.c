@@ -300,7 +300,12 @@ static void note_estimand(struct experiment *x, enum estimand before)
     if (s->estimand == before) return;
     if (s->estimand == ESTIMAND_LOADED) {
         char by[RUN_BUSIEST];
-        machine_busiest(by, sizeof by, "", getpid(), BUSIEST_WINDOW_MS);
+        /* servers of arms, which somebody else may have started, are no other programs */
+        struct own_processes own = { 1, { getpid() } };
+        for (int i = 0; i < s->spec.arms && own.n < (int)COUNT_OF(own.pid); i++)
+            if (x->pool.process[i] && arm_pid(x->pool.process[i]) > 0)
+                own.pid[own.n++] = arm_pid(x->pool.process[i]);
+        machine_busiest(by, sizeof by, "", &own, BUSIEST_WINDOW_MS);
         struct experiment_state *edit = state_edit(x);
         snprintf(edit->busiest, sizeof edit->busiest, "%s", by);
         state_done(x);
@@ -341,8 +346,9 @@ static enum flow run_control(struct experiment *x)
     return s->control_failed ? FLOW_INVALID : FLOW_CONTINUE;
 }
 
-/* Computes and reports the expected number of blocks from the control's spread. It does not limit the run,
- * which ends when its intervals decide. */
+/* Computes the expected number of blocks from the control's spread, and reports what can be found. The number
+ * does not limit the run, which ends when its intervals decide, and is not printed: the result has a later
+ * estimate, from the spread of all blocks, and two numbers for one question would contradict each other. */
 static void plan_once(struct experiment *x)
 {
     struct experiment_state *s = &x->state;
@@ -356,10 +362,10 @@ static void plan_once(struct experiment *x)
     state_done(x);
     experiment_log_event(
         x, "plan",
-        "about %d block%s expected, at most %d: effects of single blocks vary by %.2f %% (standard deviation), "
-        "the margin is %.2f %%, and with that many, differences of %.2f %% or more would probably be found",
-        n, str_plural(n), s->spec.max_blocks, 100 * sd, 100 * s->spec.margin,
-        stats_percent(experiment_detectable(sd, n)));
+        "effects of single blocks vary by %.2f %% (standard deviation), the margin is %.2f %%, and at most "
+        "%d block%s can find differences of %.2f %% or more",
+        100 * sd, 100 * s->spec.margin, s->spec.max_blocks, str_plural(s->spec.max_blocks),
+        stats_percent(experiment_detectable(sd, s->spec.max_blocks)));
 }
 
 /* A race may use two thirds of the time for blocks; the rest is for confirming its winner. */
@@ -374,16 +380,14 @@ static bool phase_is_over(struct experiment *x, enum cell_phase phase)
 {
     const struct experiment_state *s = &x->state;
     const int kept = phase == CELL_CONFIRM ? s->confirmation.blocks : s->blocks;
-    const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
     if (kept >= s->spec.max_blocks) return true;
     if (s->complete >= EXPERIMENT_BLOCKS) return true; /* no room for more */
     if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over
                                             : judge_is_decided(s) && claims_gate_settled(s))
         return true;
     if (!experiment_block_is_too_late(x)) return false;
-    experiment_log_event(x, "budget",
-                         "the time budget of %.0f s was used up after %d block%s; about %d were expected",
-                         s->spec.budget_s, kept, str_plural(kept), aim);
+    experiment_log_event(x, "budget", "the time budget of %.0f s was used up after %d block%s",
+                         s->spec.budget_s, kept, str_plural(kept));
     return true;
 }
 

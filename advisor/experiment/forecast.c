@@ -360,7 +360,7 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         if (f->given)
             str_printf(&s, " give%s about %d", f->budget_s == 1 ? "s" : "", f->given);
         else
-            str_append(&s, " are too short for a block");
+            str_append(&s, f->budget_s == 1 ? " is too short for a block" : " are too short for a block");
         str_printf(&s, f->resumed ? "; a verdict needs about %d more" : "; a verdict needs at least %d",
                    f->wanted);
         if (f->control) str_printf(&s, ", %d of them control blocks (A against itself)", f->control);

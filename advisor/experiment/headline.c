@@ -209,8 +209,8 @@ static void put_blocks_so_far(struct str *s, struct wording w, const struct comp
         else
             str_printf(s, "all %d blocks", c->blocks);
     } else {
-        str_printf(s, " %s %s %s in %d of %d blocks and %s in the others (", w.past, w.more, w.what, up,
-                   c->blocks, w.less);
+        str_printf(s, " %s %s %s in %d of %d block%s and %s in the others (", w.past, w.more, w.what, up,
+                   c->blocks, str_plural(c->blocks), w.less);
         put_percent(s, stats_percent(low), true);
         str_append(s, " to ");
         put_percent(s, stats_percent(high), true);
@@ -374,8 +374,9 @@ static void put_machine(struct str *s, const struct experiment_state *x)
         if (isfinite(others)) str_printf(s, " (other programs used %.0f %% of its processors)", 100 * others);
         str_append(s, "; this is the result under that load.");
     } else if (left_out) {
-        str_printf(s, " %d of %d blocks %s disturbed and %s not count.", left_out, x->blocks + left_out,
-                   left_out == 1 ? "was" : "were", left_out == 1 ? "does" : "do");
+        str_printf(s, " %d of %d block%s %s disturbed and %s not count.", left_out, x->blocks + left_out,
+                   str_plural(x->blocks + left_out), left_out == 1 ? "was" : "were",
+                   left_out == 1 ? "does" : "do");
     }
 }
 
@@ -485,13 +486,8 @@ static void put_conditions(struct str *s, const struct experiment_state *x)
                    isnan(others) ? "no load was measured beside" : "nothing disturbed", measured,
                    str_plural(measured));
     } else {
-        const int first = (int)strcspn(x->busiest,
-                                       ","); /* the program that used most, when that was looked at */
         str_printf(s, "%d of %d block%s disturbed", disturbed, measured, str_plural(measured));
-        if (isfinite(others))
-            str_printf(s, "; other programs used %.0f %% of the CPU time, averaged over all blocks",
-                       100 * others);
-        if (first) str_printf(s, " (most: %.*s)", first, x->busiest);
+        others_put(s, x, others);
         str_append(s, loaded ? "; no block was left out, so this is the speed under that load"
                              : "; disturbed blocks were left out");
     }
@@ -572,15 +568,13 @@ char *experiment_blocks_text(char buf[EXPERIMENT_BLOCKS_TEXT], const struct expe
 {
     const bool loaded = x->estimand == ESTIMAND_LOADED;
     const int measured = x->blocks + x->discarded;
-    int n = snprintf(buf, EXPERIMENT_BLOCKS_TEXT, "%d block%s measured: ", measured, str_plural(measured));
+    const int n = snprintf(buf, EXPERIMENT_BLOCKS_TEXT, "%d block%s measured: ", measured,
+                           str_plural(measured));
     if (loaded)
-        n += snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "all used, %d of them disturbed",
-                      x->disturbed);
+        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "all used, %d of them disturbed", x->disturbed);
     else
-        n += snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "%d used, %d left out as disturbed",
-                      x->blocks, x->discarded);
-    if (x->planned_blocks > 0)
-        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "; about %d were planned", x->planned_blocks);
+        snprintf(buf + n, EXPERIMENT_BLOCKS_TEXT - (size_t)n, "%d used, %d left out as disturbed", x->blocks,
+                 x->discarded);
     return buf;
 }
 

@@ -164,6 +164,10 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec);
 void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text);
 /* Build, command and program of another engine; null for qdyno's own. New reference. */
 json_t *experiment_engine(const struct experiment_arm *a);
+
+/* Appends "; other programs used 81 % of the CPU time ... (most: cc1 40 %)". others: their share of the CPU
+ * time; NAN: unknown. */
+void others_put(struct str *s, const struct experiment_state *x, double others);
 /* Fills the arm from the answer with which its process opened. */
 void arm_describe(struct experiment_arm *a, const json_t *description);
 /* Rebuilds state and totals from the cells in the database. Blocks that a kill interrupted are left out, and

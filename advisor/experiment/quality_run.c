@@ -93,8 +93,9 @@ static enum flow one_arm(struct experiment *x, int arm)
     if (rc)
         experiment_log_event(x, PHASE, "quality of arm %c is unknown: %s", 'A' + arm, why.message);
     else
-        experiment_log_event(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld windows of %s", 'A' + arm,
+        experiment_log_event(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld window%s of %s", 'A' + arm,
                              q.kld.estimate, (long long)q.figures.candidate.chunks,
+                             str_plural(q.figures.candidate.chunks),
                              quality_text_label(text, q.text, q.text_sha256));
     return quality_store(x, arm, &c) ? FLOW_BROKEN : FLOW_CONTINUE;
 }

@@ -103,8 +103,8 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
             "another benchmark measured one of them, perhaps on another machine: no verdict rests on it");
     else if (MIN(c->n_before, c->n_after) < LEAST_UNITS)
         snprintf(c->reason, sizeof c->reason,
-                 "%d and %d blocks or repetitions: expected at least %d on each side", c->n_before,
-                 c->n_after, LEAST_UNITS);
+                 "the runs have %d and %d values: expected at least %d on each side", c->n_before, c->n_after,
+                 LEAST_UNITS);
     else if (verdict_withheld(c->metric, before, after))
         snprintf(c->reason, sizeof c->reason,
                  "other work loaded the machine: that alone can explain a difference");

@@ -33,7 +33,7 @@ static enum err_code deadline_apply(struct push_target *t, struct err *why)
 {
     t->auth.timeout_s = seconds_left(t, timeout_of(t));
     if (t->auth.timeout_s >= SHORTEST_S) return ERR_OK;
-    return err_set(why, ERR_ABSENT, "no time left to send to %s: give more with --timeout", t->url);
+    return err_set(why, ERR_ABSENT, "no time left to send: give more with --timeout (%s)", t->url);
 }
 
 /* ---------------------------------------------------------------- push and spool */

@@ -194,8 +194,8 @@ struct recipe_found {
     struct recipe_figures mixed, uniform; /* the best uniform recipe of at most that size */
     double predicted_kld;                 /* sum of the single sensitivities */
     double search_kld;                    /* of all tensors together, on the search text */
-    /* ln of the ratio of their KL divergences, window by window; negative: the mixed recipe is closer to the
-     * model */
+    /* KL divergence of the mixed recipe minus that of the uniform one, paired by window, nats per token;
+     * negative: the mixed recipe is closer to the model */
     struct interval difference;
     int64_t windows;     /* number of windows checked */
     bool beats;          /* the interval excludes 0 on the better side: the mixed recipe is recommended */

@@ -382,9 +382,10 @@ static void search_judge(struct search *x)
     if (f->beats) return;
     snprintf(
         f->reason, sizeof f->reason,
-        "not better: on the %d windows of the check text, %s is %s (%+.2g nats per token [%+.2g, %+.2g])", n,
-        f->uniform.line, f->difference.estimate > 0 ? "closer to the model" : "not proven worse",
-        f->difference.estimate, f->difference.lower, f->difference.upper);
+        "not better: on the %d window%s of the check text, %s is %s (%+.2g nats per token [%+.2g, %+.2g])", n,
+        str_plural(n), f->uniform.line,
+        f->difference.estimate > 0 ? "closer to the model" : "not proven worse", f->difference.estimate,
+        f->difference.lower, f->difference.upper);
 }
 
 static enum err_code target_check(const struct recipe_search *o, struct err *why)

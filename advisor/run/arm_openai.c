@@ -173,7 +173,10 @@ static enum err_code base_set(struct openai *s, const struct config *c, struct e
         return err_set(why, ERR_USAGE, "key_env=%s: there is no such environment variable", variable);
     if (!http_url_is_loopback(s->base)) return ERR_OK;
     const char *port = strrchr(s->base, ':');
-    s->pid = foreign_listener(port && isdigit((unsigned char)port[1]) ? atoi(port + 1) : 80);
+    s->local = true;
+    s->pid = foreign_listener(port && isdigit((unsigned char)port[1]) ? atoi(port + 1)
+                              : str_starts(s->base, "https:")         ? 443
+                                                                      : 80);
     return ERR_OK;
 }
 
@@ -304,6 +307,7 @@ static void describe(struct openai *s, json_t **out, const struct arm_spec *spec
     json_put_str(o, "name", s->name);
     json_put_bool(json_object_get(o, "engine"), "token_ids", s->ids);
     json_put_bool(json_object_get(o, "engine"), "chat_template", s->chat);
+    if (s->local) json_put_bool(json_object_get(o, "engine"), "process_known", s->pid > 0);
     foreign_note(o,
                  "the server at %s has its own number of threads, batch and cache types, which its interface "
                  "does not tell; its rates are by this client's clock, with HTTP and sampling",

@@ -259,11 +259,10 @@ static enum err_code report(struct client *c, struct err *why)
     const bool last = c->schedule.ended == c->p->n;
     const double silent_s = (double)(now - c->heard_ns) * 1e-9;
     if (http_many_count(c->many) && c->spec->silence_s > 0 && silent_s > c->spec->silence_s)
-        return err_set(
-            why, ERR_ABSENT,
-            "the server has sent nothing for %.0f s, and %d requests are unanswered: does it still "
-            "work?",
-            silent_s, http_many_count(c->many));
+        return err_set(why, ERR_ABSENT,
+                       "the server has sent nothing for %.0f s, and %d request%s unanswered: does it still "
+                       "work?",
+                       silent_s, http_many_count(c->many), http_many_count(c->many) == 1 ? " is" : "s are");
     if (!last && now - c->reported_ns < PROGRESS_NS) return ERR_OK;
     c->reported_ns = now;
     live_look(&c->live, NULL, at_s(c, now));

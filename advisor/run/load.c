@@ -171,7 +171,8 @@ enum steady load_steady(const double *ttft, const double *in_system, int n, int 
     *warmup = -1;
     why[0] = '\0';
     if (n < STEADY_LEAST) {
-        snprintf(why, size, "%d requests are too few to tell: expected %d or more", n, STEADY_LEAST);
+        snprintf(why, size, "%d request%s too few to tell: expected %d or more", n, n == 1 ? " is" : "s are",
+                 STEADY_LEAST);
         return STEADY_UNKNOWN;
     }
     const int batches = n / MSER_BATCH;
@@ -189,7 +190,8 @@ enum steady load_steady(const double *ttft, const double *in_system, int n, int 
     }
     *warmup = drop * MSER_BATCH;
     if (has_trend(ttft + *warmup, n - *warmup)) {
-        snprintf(why, size, "the time to the first token kept changing after the first %d requests", *warmup);
+        snprintf(why, size, "the time to the first token kept changing after the first %d request%s", *warmup,
+                 str_plural(*warmup));
         return STEADY_NOT;
     }
     if (has_trend(in_system + *warmup, n - *warmup)) {

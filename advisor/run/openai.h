@@ -14,6 +14,7 @@ struct openai {
     bool llama_cpp;   /* it is llama.cpp's server */
     double silence_s; /* a request may be without a byte for so long */
     int pid;          /* of the server, if it is on this machine and this user's; 0 */
+    bool local;       /* the server is on this machine */
     bool ids;         /* token ids are sent */
     bool chat;        /* only chat completions, with a template */
     bool plain;       /* it refuses ignore_eos and min_tokens */

@@ -92,8 +92,8 @@ static bool call_set_most(const struct server *s, struct call *c)
     const int64_t room = s->ctx - longest;
     if (room < 1)
         return refuse(&c->no, 400, "context_length_exceeded", "prompt",
-                      "the prompt has %lld tokens, and the context holds %d: expected a shorter prompt",
-                      (long long)longest, s->ctx);
+                      "the prompt has %lld token%s, and the context holds %d: expected a shorter prompt",
+                      (long long)longest, str_plural(longest), s->ctx);
     if (c->ask.most < 0)
         c->ask.most = c->ask.endpoint == ENDPOINT_CHAT ? room : MIN(room, MAX(COMPLETION_MOST, c->ask.least));
     if (c->ask.most > room)

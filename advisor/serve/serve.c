@@ -117,7 +117,8 @@ static enum serve_outcome server_refusal(const struct server *s, const struct ca
     }
     if (c->generates && s->waiting >= s->o.queue) {
         refuse(no, 429, "too_many_requests", NULL,
-               "%d requests wait already, which is the limit: try again later", s->waiting);
+               "%d request%s already, which is the limit: try again later", s->waiting,
+               s->waiting == 1 ? " waits" : "s wait");
         no->retry_after_s = server_retry_after(s);
         return SERVE_OVERLOADED;
     }

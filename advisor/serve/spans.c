@@ -105,8 +105,8 @@ static int spans_take(struct spans *s, struct span_record *out)
     s->dropped = 0;
     pthread_mutex_unlock(&s->lock);
     if (dropped)
-        log_write(s->s->o.log, LOG_WARN, "traces of %lld requests were dropped: the collector is too slow",
-                  (long long)dropped);
+        log_write(s->s->o.log, LOG_WARN, "traces of %lld request%s dropped: the collector is too slow",
+                  (long long)dropped, dropped == 1 ? " was" : "s were");
     return n;
 }
 

@@ -137,8 +137,8 @@ enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why)
     enum err_code rc = tune_config(&said, t, &t->known.list[i], why);
     if (rc) return rc;
     answer_line(&said, line, sizeof line);
-    tune_explain(t, "a finalist: its right answers to %d questions, against those of the unchanged model",
-                 t->asked.set.n);
+    tune_explain(t, "a finalist: its right answers to %d question%s, against those of the unchanged model",
+                 t->asked.set.n, str_plural(t->asked.set.n));
     if (!tune_report(t, "quality", line)) return err_set(why, ERR_CANCELLED, "stopped");
     if ((rc = config_parse(&said, line, why))) return rc;
     if ((rc = reference_ask(t, &said, why))) return rc;

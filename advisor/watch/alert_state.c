@@ -96,6 +96,7 @@ int alerts_highest(const struct alerts *a)
     int highest = -1;
     for (int i = 0; i < a->n; i++) {
         const struct alert_instance *x = &a->instance[i];
+        if (a->at_once && !x->state.known) continue;
         if (x->state.phase == ALERT_FIRING) highest = MAX(highest, (int)a->rules.row[x->rule].grade);
     }
     return highest;

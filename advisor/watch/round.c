@@ -135,8 +135,8 @@ static void round_report(struct watch *w, const struct watch_own_item *item, con
     else
         snprintf(against, sizeof against, "%+.1f %% against %s", 100 * (ratio - 1), r->from);
     if (r->m.disturbed)
-        snprintf(busy, sizeof busy, "; %d of %d cells were disturbed: %s", r->m.disturbed, r->m.cells,
-                 r->m.disturbance);
+        snprintf(busy, sizeof busy, "; %d of %d cell%s disturbed: %s", r->m.disturbed, r->m.cells,
+                 str_plural(r->m.cells), r->m.disturbance);
     watch_report(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s%s", item->subject, item->metric->name,
                  value, item->metric->unit, against, busy);
 }

@@ -398,6 +398,7 @@ static void stored_alert_restore(struct watch *w, const struct alert_row *row)
     x->state.value = row->value;
     x->since_ms = row->since_ms;
     x->id = row->id;
+    x->restored = true;
 }
 
 static enum err_code alerts_restore(struct watch *w, int *still, struct err *why)
@@ -438,10 +439,13 @@ static void start_report(struct watch *w, int still)
     if (w->items) snprintf(what, sizeof what, "%d workload%s", w->items, w->items == 1 ? "" : "s");
     for (int i = 0; i < ALERT_COUNT; i++) on += !w->alerts.rules.off[i];
     const int notices = w->setup.o.webhook ? db_notice_count(w->db, w->setup.webhook_name) : 0;
-    if (notices > 0) snprintf(waiting, sizeof waiting, ", %d notices wait to be sent", notices);
+    if (notices > 0)
+        snprintf(waiting, sizeof waiting, ", %d notice%s wait%s to be sent", notices, str_plural(notices),
+                 notices == 1 ? "s" : "");
     alert_value_text(SIGNAL_STALE, w->setup.o.every_s, every, sizeof every);
-    watch_report(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kinds of alerts, %d still firing%s", what,
-                 w->setup.o.once ? ", once" : " every ", w->setup.o.once ? "" : every, on, still, waiting);
+    watch_report(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kind%s of alerts, %d still firing%s", what,
+                 w->setup.o.once ? ", once" : " every ", w->setup.o.once ? "" : every, on, str_plural(on),
+                 still, waiting);
     for (int i = 0; i < w->alerts.n; i++) {
         const struct alert_instance *x = &w->alerts.instance[i];
         const struct alert *a = &w->alerts.rules.row[x->rule];
@@ -514,6 +518,32 @@ static void sensors_wait(struct watch *w)
         clock_sleep_ns(MEASURE_TICK_MS * 1000000LL);
 }
 
+/* Reports what became of the alerts that fired before this single round: the value that keeps one firing, or
+ * that this round did not evaluate it. */
+static void once_report(struct watch *w)
+{
+    for (int i = 0; i < w->alerts.n; i++) {
+        const struct alert_instance *x = &w->alerts.instance[i];
+        const struct alert *a = &w->alerts.rules.row[x->rule];
+        char since[32], value[48], limit[48], clear[48];
+        if (x->state.phase != ALERT_FIRING || !x->restored) continue;
+        clock_iso8601(x->since_ms, since, sizeof since);
+        alert_value_text(a->signal, x->state.value, value, sizeof value);
+        if (x->state.known)
+            watch_report(w, WATCH_ROUND, a->grade, alert_json(a, x),
+                         "alert %s%s%s still fires: now %s (fires %s %s, ends at %s)", a->name,
+                         *x->subject ? " " : "", x->subject, value, a->side == SIDE_ABOVE ? "above" : "below",
+                         alert_value_text(a->signal, a->threshold, limit, sizeof limit),
+                         alert_value_text(a->signal, a->clear, clear, sizeof clear));
+        else
+            watch_report(w, WATCH_ROUND, GRADE_INFO, alert_json(a, x),
+                         "alert %s%s%s was not evaluated in this round and does not count: it fires since %s "
+                         "(%s then)",
+                         a->name, *x->subject ? " " : "", x->subject, since, value);
+    }
+    w->summary.highest = alerts_highest(&w->alerts);
+}
+
 bool watch_step(struct watch *w)
 {
     const int64_t now = clock_ns(), tick = (int64_t)TICK_MS * 1000000;
@@ -522,6 +552,7 @@ bool watch_step(struct watch *w)
     if (watch_continues(w) && now >= w->schedule.next_round_ns) {
         round_step(w);
         if (w->setup.o.once && w->items) watch_feed(w, SIGNAL_STALE, "", stale_s(w));
+        if (w->setup.o.once) once_report(w);
     }
     if (watch_continues(w)) notify_step(w, w->db);
     w->schedule.next_tick_ns += tick;

@@ -153,6 +153,7 @@ struct alert_instance {
     struct alert_state state;
     int64_t since_ms; /* wall clock; 0: not firing */
     int64_t id;       /* of its row in the database while it fires; 0: none */
+    bool restored;    /* it fired already when the watch started */
 };
 struct alert_event {
     enum alert_change change;
@@ -179,7 +180,8 @@ int alerts_feed(struct alerts *a, const struct alert_feed *f, struct alert_event
 /* For SIGNAL_BLIND: seconds since a sensor's latest known value. NAN when it was never known, and for signals
  * that are no sensors. */
 double alerts_unknown_s(const struct alerts *a, enum signal_id signal, int64_t t_ns);
-/* The highest grade that fires; -1: none. */
+/* The highest grade that fires; -1: none. With at_once, alerts without a value of this round do not count:
+ * they were stored by an earlier watch, and nothing evaluated them since. */
 int alerts_highest(const struct alerts *a);
 
 /* ---------------------------------------------------------------- Prometheus and Grafana */
@@ -303,7 +305,7 @@ void watch_close(struct watch *w);            /* NULL is fine */
 struct watch_summary {
     /* numbers of items; unjudged: without a reference yet */
     int rounds, measured, unjudged, postponed, failed;
-    int highest; /* enum alert_grade; -1: none fires */
+    int highest; /* enum alert_grade, as alerts_highest; -1: none fires */
 };
 void watch_summary(const struct watch *w, struct watch_summary *out);
 struct sampler_thread *watch_sampler(const struct watch *w); /* borrowed; may be another one after a step */

@@ -60,11 +60,15 @@ static const char *reply_line(const struct str *reply, char *line, size_t size)
 /* Such a server has not accepted anything; the right one may be there later. */
 static enum err_code not_http(const struct exchange *x, const char *text, struct err *why)
 {
-    return err_set(why, ERR_ABSENT, "%s does not answer with HTTP/1.x or HTTP/2 (%s): is it the right port?",
-                   x->shown, text);
+    return err_set(why, ERR_ABSENT,
+                   "the server does not answer with HTTP/1.x or HTTP/2 (%s): is it the right port? (%s)",
+                   text, x->shown);
 }
 
-/* The error for a transfer that failed below HTTP: ERR_ABSENT if retrying may help, else ERR_USAGE. */
+/* Messages name the cause first and the URL last: where they are stored or shown in a bounded field, the cut
+ * hits the URL.
+ *
+ * The error for a transfer that failed below HTTP: ERR_ABSENT if retrying may help, else ERR_USAGE. */
 static enum err_code transfer_error(CURLcode code, const struct exchange *x, bool showed_cert,
                                     struct err *why)
 {
@@ -83,14 +87,14 @@ static enum err_code transfer_error(CURLcode code, const struct exchange *x, boo
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_ISSUER_ERROR:
-    case CURLE_URL_MALFORMAT: return err_set(why, ERR_USAGE, "cannot send to %s: %s", url, text);
+    case CURLE_URL_MALFORMAT: return err_set(why, ERR_USAGE, "cannot send: %s (%s)", text, url);
     case CURLE_UNSUPPORTED_PROTOCOL: /* the URL has been checked, so it is the response that is not HTTP */
     case CURLE_WEIRD_SERVER_REPLY: return not_http(x, text, why);
     case CURLE_OPERATION_TIMEDOUT:
-        return err_set(why, ERR_ABSENT, "no response from %s within %.3g s: %s", url, x->timeout_s, text);
+        return err_set(why, ERR_ABSENT, "no response within %.3g s: %s (%s)", x->timeout_s, text, url);
     default:
-        return err_set(why, ERR_ABSENT, "cannot reach %s: %s%s%s%s%s", url, text, cause ? " (" : "",
-                       cause ? strerror((int)cause) : "", cause ? ")" : "", hint);
+        return err_set(why, ERR_ABSENT, "cannot reach the server: %s%s%s%s%s (%s)", text, cause ? " (" : "",
+                       cause ? strerror((int)cause) : "", cause ? ")" : "", hint, url);
     }
 }
 
@@ -106,17 +110,17 @@ static enum err_code status_check(const struct exchange *x, long status, struct 
     if (status >= 300 && status < 400) {
         curl_easy_getinfo(x->curl, CURLINFO_REDIRECT_URL, &location);
         return err_set(why, ERR_USAGE,
-                       "%s answers %ld and redirects to '%s': redirects are not followed; give the server's "
-                       "own address",
-                       x->shown, status, location ? http_url_shown(location, x->part, shown) : "nowhere");
+                       "the server answers %ld and redirects to '%s': redirects are not followed; give the "
+                       "server's own address (%s)",
+                       status, location ? http_url_shown(location, x->part, shown) : "nowhere", x->shown);
     }
     /* overloaded, or no final response: retry later */
     bool later = status >= 500 || status < 200 || status == 408 || status == 429;
-    return err_set(why, later ? ERR_ABSENT : ERR_USAGE, "%s %s (HTTP %ld): %s", x->shown,
+    return err_set(why, later ? ERR_ABSENT : ERR_USAGE, "the server %s (HTTP %ld): %s (%s)",
                    later                            ? "is unavailable now"
                    : status == 401 || status == 403 ? "denies access"
                                                     : "refuses the request",
-                   status, reply_line(&x->reply, line, sizeof line));
+                   status, reply_line(&x->reply, line, sizeof line), x->shown);
 }
 
 /* ---------------------------------------------------------------- request */

@@ -56,9 +56,13 @@ const char *machine_short(const struct machine *m, char *buf, size_t size);
 
 /* Which other programs use the processors: "ffmpeg 48 %, cc1 12 %, processes that ended meanwhile 9 %", by
  * program name, shares of the time of all processors during window_ms, in which this call sleeps; "" when
- * none uses 1 % or /proc cannot be read. own_pid and its descendants are left out. Names are as /proc has
- * them: not safe for a terminal. Returns buf. */
-char *machine_busiest(char *buf, size_t size, const char *root, int own_pid, int window_ms);
+ * none uses 1 % or /proc cannot be read. The processes of `own`, first the calling one, and their descendants
+ * are left out. Names are as /proc has them: not safe for a terminal. Returns buf. */
+struct own_processes {
+    int n, pid[16]; /* 0: none */
+};
+char *machine_busiest(char *buf, size_t size, const char *root, const struct own_processes *own,
+                      int window_ms);
 enum { BUSIEST_WINDOW_MS = 300 };
 
 /* has_battery false: a desktop or a server. *on_battery is false when the power source is unknown. */

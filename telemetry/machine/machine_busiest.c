@@ -86,11 +86,12 @@ static const struct process_row *row_find(const struct process_list *l, int pid)
     return l->n ? bsearch(&key, l->row, (size_t)l->n, sizeof *l->row, by_pid) : NULL;
 }
 
-/* Marks a process and all that descend from it. Parents may come after their children in the list. */
-static void mark_own(struct process_list *l, int own_pid)
+/* Marks processes and all that descend from them. Parents may come after their children in the list. */
+static void mark_own(struct process_list *l, const struct own_processes *own)
 {
     bool changed = true;
-    for (int i = 0; i < l->n; i++) l->row[i].own = l->row[i].pid == own_pid;
+    for (int i = 0; i < l->n; i++)
+        for (int k = 0; k < own->n; k++) l->row[i].own |= l->row[i].pid == own->pid[k];
     while (changed) {
         changed = false;
         for (int i = 0; i < l->n; i++) {
@@ -143,17 +144,17 @@ static const char *before_name(const struct process_list *l, const char *name, i
 }
 
 char *process_lists_compare(char *buf, size_t size, const struct process_list *before,
-                            struct process_list *after, int own_pid)
+                            struct process_list *after, const struct own_processes *own)
 {
     struct str s = { 0 };
     const long long all = after->all - before->all;
     struct process_row *sum = all > 0 ? calloc((size_t)after->n + 1, sizeof *sum) : NULL;
     if (sum) {
         long long known;
-        mark_own(after, own_pid);
+        mark_own(after, own);
         const int n = sum_by_name(sum, before, after, &known);
         for (int i = 0; i < MIN(n, SHOWN); i++)
-            put_share(&s, before_name(after, sum[i].name, own_pid), sum[i].name, sum[i].ticks, all);
+            put_share(&s, before_name(after, sum[i].name, own->pid[0]), sum[i].name, sum[i].ticks, all);
         put_share(&s, "", "processes that ended meanwhile", after->busy - before->busy - known, all);
     }
     snprintf(buf, size, "%s", str_text(&s));
@@ -162,13 +163,14 @@ char *process_lists_compare(char *buf, size_t size, const struct process_list *b
     return buf;
 }
 
-char *machine_busiest(char *buf, size_t size, const char *root, int own_pid, int window_ms)
+char *machine_busiest(char *buf, size_t size, const char *root, const struct own_processes *own,
+                      int window_ms)
 {
     struct process_list before, after = { 0 };
     buf[0] = '\0';
     if (process_list_read(&before, root)) {
         clock_sleep_ns((int64_t)window_ms * 1000000);
-        if (process_list_read(&after, root)) process_lists_compare(buf, size, &before, &after, own_pid);
+        if (process_list_read(&after, root)) process_lists_compare(buf, size, &before, &after, own);
     }
     free(before.row);
     free(after.row);

@@ -33,6 +33,6 @@ struct process_list {
 bool process_list_read(struct process_list *l, const char *root);
 /* As machine_busiest, for two lists of which the second was read later. */
 char *process_lists_compare(char *buf, size_t size, const struct process_list *before,
-                            struct process_list *after, int own_pid);
+                            struct process_list *after, const struct own_processes *own);
 
 #endif

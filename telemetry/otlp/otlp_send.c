@@ -282,9 +282,9 @@ static enum err_code response_check(const struct otlp_target *t, enum err_code r
     if (rc) {
         if (!status) return rc;
         if (refusal_parse(words, sizeof words, reply))
-            rc = err_set(why, rc, "%s %s (HTTP %d): %s", shown,
+            rc = err_set(why, rc, "the collector %s (HTTP %d): %s (%s)",
                          status_is_temporary(status) ? "is unavailable now" : "refuses the request", status,
-                         words);
+                         words, shown);
         /* by the specification only those four may be retried */
         if (rc == ERR_ABSENT && !status_is_temporary(status)) {
             if (why) why->code = ERR_USAGE;
@@ -295,11 +295,13 @@ static enum err_code response_check(const struct otlp_target *t, enum err_code r
     if (!otlp_answer_parse(answer, str_text(reply), reply->len))
         return err_set(
             why, ERR_USAGE,
-            "%s answers with status %d, but not with an OTLP response: is it the address of a collector?",
-            shown, status);
+            "the server answers with status %d, but not with an OTLP response: is it the address of a collector? "
+            "(%s)",
+            status, shown);
     if (answer->rejected)
-        return err_set(why, ERR_USAGE, "%s accepted only a part, %lld rejected: %s", shown,
-                       (long long)answer->rejected, *answer->message ? answer->message : "no reason given");
+        return err_set(why, ERR_USAGE, "the collector accepted only a part, %lld rejected: %s (%s)",
+                       (long long)answer->rejected, *answer->message ? answer->message : "no reason given",
+                       shown);
     return ERR_OK;
 }
 
@@ -310,7 +312,7 @@ enum err_code otlp_send(const struct otlp_target *t, const struct str *body, str
     double limit_s = t->auth.timeout_s > 0 ? t->auth.timeout_s : DEFAULT_TIMEOUT_S;
     if (t->deadline_ns) limit_s = MIN(limit_s, (double)(t->deadline_ns - begun) * 1e-9);
     if (limit_s <= 0)
-        return err_set(why, ERR_ABSENT, "no time left to send to %s: give more with --timeout", t->url);
+        return err_set(why, ERR_ABSENT, "no time left to send: give more with --timeout (%s)", t->url);
     struct otlp_answer ignored;
     struct http_auth auth = t->auth;
     double pause_s, left_s = limit_s, doubling_s = FIRST_PAUSE_S;

@@ -383,6 +383,27 @@ static void a_rule_that_is_off_is_silent(void **state)
     CHECK_EQ(e[0].change, CHANGE_RESOLVED);
 }
 
+static void a_stored_alert_counts_once_it_has_a_value(void **state)
+{
+    (void)state;
+    static struct alerts a;
+    struct alert_event e[SIGNAL_RULES];
+    memset(&a, 0, sizeof a);
+    alert_rules_default(&a.rules);
+    struct alert_instance *busy = alerts_instance(&a, (int)(alert_find("busy") - ALERTS), "");
+    busy->state.phase = ALERT_FIRING; /* as a restart restores it */
+    CHECK_EQ(alerts_highest(&a), GRADE_WARNING);
+    a.at_once = true;
+    CHECK_NEAR(alerts_highest(&a), -1, 0);
+    feed(&a, SIGNAL_BUSY, "", 0, NAN, e);
+    CHECK_NEAR(alerts_highest(&a), -1, 0);
+    feed(&a, SIGNAL_BUSY, "", 1, 0.75, e); /* within the hysteresis, so it goes on */
+    CHECK_EQ(alerts_highest(&a), GRADE_WARNING);
+    CHECK_EQ(feed(&a, SIGNAL_BUSY, "", 2, 0.5, e), 1);
+    CHECK_EQ(e[0].change, CHANGE_RESOLVED);
+    CHECK_NEAR(alerts_highest(&a), -1, 0);
+}
+
 static void a_lost_sensor_is_noticed(void **state)
 {
     (void)state;
@@ -434,6 +455,7 @@ int main(void)
         cmocka_unit_test(rounds_may_have_a_duration),
         cmocka_unit_test(rules_and_subjects_are_independent),
         cmocka_unit_test(a_rule_that_is_off_is_silent),
+        cmocka_unit_test(a_stored_alert_counts_once_it_has_a_value),
         cmocka_unit_test(a_lost_sensor_is_noticed),
         cmocka_unit_test(instances_are_limited),
     };

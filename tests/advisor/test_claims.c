@@ -391,6 +391,21 @@ static void test_closing(void **state)
         c.conditions,
         "conditions: 41 of 48 blocks disturbed; other programs used 81 % of the CPU time, averaged over all blocks (most: "
         "cc1plus 40 %); no block was left out, so this is the speed under that load");
+    /* Bug: "other programs used 50 % (most: kdamond.0 2 %)" named a program that explains nothing, while the
+     * rest was the server that the arms measured. */
+    s->load[ESTIMAND_LOADED].others_busy = 0.5;
+    snprintf(s->busiest, sizeof s->busiest, "kdamond.0 2 %%, sh 1 %%");
+    snprintf(s->arm[1].engine, sizeof s->arm[1].engine, "{\"process_known\":false}");
+    experiment_closing(&c, s, 1);
+    CHECK_CONTAINS(c.conditions,
+                   "; other programs, with the tested server, whose process was not found, among them, used "
+                   "50 % of the CPU time, averaged over all blocks (no single program explains that: the "
+                   "most, when looked at, was kdamond.0 2 %); no block");
+    snprintf(s->arm[1].engine, sizeof s->arm[1].engine, "{\"process_known\":true}");
+    experiment_closing(&c, s, 1);
+    CHECK_CONTAINS(c.conditions, "; other programs used 50 %");
+    s->arm[1].engine[0] = '\0';
+    experiment_closing(&c, s, 1);
     assert_string_equal(
         c.next,
         "next: qdyno ab --resume 7 --budget 40s   (continues run 7 for 40s more; about 10 more blocks for a verdict)");

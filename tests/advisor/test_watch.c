@@ -370,6 +370,28 @@ static void another_measurement_postpones_the_round(void **state)
     db_close(d);
 }
 
+/* Bug: an alert that an earlier watch stored made every later single round end with status 1, also where
+ * nothing had evaluated the alert again. */
+static void an_alert_that_was_not_evaluated_does_not_count(void **state)
+{
+    struct bench *b = *state;
+    struct db *d;
+    struct err why;
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    CHECK_EQ(round_of(b).highest, GRADE_WARNING);
+    CHECK_EQ(round_of(b).highest, GRADE_WARNING); /* evaluated again, and still slow */
+    expect_event(b, "still fires: now 33.3 % (fires above 20 %, ends at 15 %)");
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_run_lock(d, 1, &why));
+    const struct watch_summary s = round_of(b);
+    db_close(d);
+    CHECK_NEAR(s.highest, -1, 0);
+    CHECK_NEAR(s.postponed, 1, 0);
+    expect_event(b, "was not evaluated in this round and does not count: it fires since ");
+    CHECK_NEAR(firing(b), 1, 0); /* it stays stored, for the next round that can evaluate it */
+}
+
 /* ---------------------------------------------------------------- a busy machine */
 
 /* A /proc/stat in which the hypervisor takes all processor time while `busy`, whatever this machine does. */
@@ -759,6 +781,7 @@ int main(void)
         T(the_baseline_is_the_reference),
         T(failures_are_counted),
         T(another_measurement_postpones_the_round),
+        T(an_alert_that_was_not_evaluated_does_not_count),
         T(a_wait_for_quiet_ends_at_its_deadline),
         T(a_wait_for_quiet_ends_when_it_is_quiet),
         T(a_stop_leaves_no_half_run),

@@ -25,7 +25,7 @@ gate 0 'kld_mean < 10 and top1 >= 0 and not ppl_ratio > 100' default q8_0 -o jso
     json '[{**c, "reason": None} for c in d["comparisons"]] == [{**c, "reason": None} for c in json.load(open("'"$T"'/first.json"))["comparisons"]]'
 }
 gate 1 'kld_mean > 10' default q8_0 && says out 'B gate: fail' && says out '  fail +kld_mean > 10: ' &&
-  says out 'B quality \(the bundled [a-z -]*, 6 windows of 32\): KLD'
+  says out 'B quality \(the bundled [a-z -]*, 6 windows of 32 tokens\): KLD'
 # 6 windows of 32 tokens give 90 positions: too few for a p99
 gate 2 'kld_p99 < 1' default q8_0 && says out 'undecided +kld_p99 < 1: the text is too short for it'
 # a failed condition decides even if another one is unknown

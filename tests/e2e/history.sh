@@ -112,11 +112,16 @@ sql "UPDATE measurement SET value = value * 0.8 WHERE metric = 'decode_tok_s' AN
 sql "UPDATE measurement SET value = (SELECT m.value FROM measurement m JOIN cell c ON c.id = m.cell_id WHERE c.run_id = 2 AND m.metric = measurement.metric LIMIT 1) WHERE metric LIKE 'canary%' AND cell_id IN (SELECT id FROM cell WHERE run_id = 3)" >/dev/null
 # the proposed A/B names both configs: "qdyno ab" alone is refused; two configs of one arm are named, too
 sql "UPDATE cell SET config = 'q4_0' WHERE run_id = 5 AND arm = 1" >/dev/null
-status_in "0 1 2" --db "$DB" compare 4 5 && says out 'row 2 compares two configs: q8_0 in the first run, q4_0 in the second' &&
-  says out 'qdyno ab q8_0 q4_0 -w tg64'
+status_in "0 1 2" --db "$DB" compare 4 5 && says out 'row 2 compares different configs: q8_0 in run 4, q4_0 in run 5' &&
+  says out 'the model file toy.gguf is not where it was' && ! grep -q 'next:' "$T/out" ||
+  fail "a command is proposed whose model is gone"
+touch "$T/it's a toy.gguf"
+sql "UPDATE model SET path = '$T/it''s a toy.gguf'" >/dev/null
+status_in "0 1 2" --db "$DB" compare 4 5 && grep -qF "next: qdyno ab -m '$T/it'\\''s a toy.gguf' q8_0 q4_0 -w tg64" "$T/out" ||
+  fail "the proposed command does not quote its model: $(grep next: "$T/out")"
 expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'nothing that was recorded differs' && says out 'during both runs was not recorded'
 expect 0 --db "$DB" compare 2 3 -o json && json 'd["verdict"] == "better"'
-expect 0 --db "$DB" compare 3 3 -o json && json 'd["verdict"] == "equivalent" and d["rows"][0]["effect_ratio"] == 1'
+expect 4 --db "$DB" compare 3 3 && says err 'both numbers name run 3' && says err 'qdyno show 3'
 expect 3 --db "$DB" compare 2 3 --metric ttft_s && says out 'ttft_s is missing in at least one'
 expect 5 --db "$DB" replay 3 && says err 'run 3'
 
@@ -193,4 +198,25 @@ expect 4 baseline set && says err 'expected a name'
 expect 4 baseline sett x && says err "did you mean 'set'"
 expect 4 baseline list --budget 5s && says err 'is no flag of'
 expect 5 baseline set x -m "$T/none.gguf"
+
+# ---- the command that compare proposes runs as it is printed: models and configs that a shell would take apart
+mkdir "$T/two words" && mv "$T/champion.gguf" "$T/two words/it's.gguf"
+cd "$T/two words" || fail "no folder"
+expect 0 --db "$T/proposed.db" bench -m "it's.gguf" -p 0 -n 8 -r 3 -C 'q8_0 tensors=attn_v:q4_0;ffn_down:f16'
+expect 0 --db "$T/proposed.db" bench -m "it's.gguf" -p 0 -n 8 -r 3 -C q4_0
+expect 0 --db "$T/proposed.db" bench -m "$T/other.gguf" -p 0 -n 8 -r 3
+cd "$T" || fail "no folder"
+proposed() { # FIRST SECOND: runs what `compare FIRST SECOND` proposes
+  local command
+  status_in "0 1 2" --db "$T/proposed.db" compare "$1" "$2" || return 1
+  command=$(sed -n 's/^next: qdyno ab //p' "$T/out")
+  [ -n "$command" ] || { fail "compare $1 $2 proposes no A/B"; return 1; }
+  eval "\"\$QDYNO\" --db \"\$T/proposed.db\" ab --budget 4s --max-blocks 6 --control 0 -o json $command" >"$T/ab" 2>"$T/err" </dev/null
+  [ "$?" -le 3 ] || { fail "the proposed command fails: qdyno ab $command: $(head -c 300 "$T/err")"; return 1; }
+  mv "$T/ab" "$T/out"
+}
+proposed 1 2 && json '[r["config"] for r in d["arms"]] == ["q8_0,tensors=attn_v:q4_0;ffn_down:f16", "q4_0"]'
+status_in "0 1 2" --db "$T/proposed.db" compare 1 2 && says out '^the configs differ: q8_0,tensors=.* in run 1, q4_0 in run 2$'
+proposed 1 3 && json '"other.gguf" in d["arms"][1]["config"] and "model=" not in d["arms"][0]["config"]'
+status_in "0 1 2" --db "$T/proposed.db" compare 1 3 && says out "^the models differ: it's.gguf in run 1, other.gguf in run 3$"
 finish

@@ -25,7 +25,7 @@ expect 0 history -o json && json 'd["rows"][0]["state"] == "done"' || { cat "$T/
 # no collector: the run is stored, reported, and sent by the next push
 expect 7 push 1 --otlp "http://127.0.0.1:$(free_port)" --timeout 3s && says err 'is stored'
 "$QDYNO" doctor >"$T/out" 2>"$T/err"
-says out ' 1 runs waiting for a collector'
+says out ' 1 run waiting for a collector'
 collector "$T/first"
 echo 503 >"$T/first/plan"
 echo '429 1' >>"$T/first/plan"

@@ -120,4 +120,30 @@ expect 0 eval -m "$T/loud.gguf" -f "$T/text" -c 64 --chunks 2 -o json && json 'd
 expect 0 eval -m "$T/loud.gguf" -f "$T/text" -c 64 --chunks 2 && says out 'text and model do not fit'
 scaled 1e6 "$T/huge.gguf"
 expect 5 eval -m "$T/huge.gguf" -f "$T/text" -c 64 --chunks 2 && says err 'is not finite'
+
+# ---- the end of the output: the result, evidence, conditions and one command; -q prints the result only
+ending() { # RESULT NEXT COMMAND...
+  local result=$1 next=$2
+  shift 2
+  status_of "$@"
+  tail -n 4 "$T/out" >"$T/end"
+  sed -n 1p "$T/end" | grep -Eq -- "$result" && sed -n 2p "$T/end" | grep -q '^evidence: ' &&
+    sed -n 3p "$T/end" | grep -q '^conditions: ' && sed -n 4p "$T/end" | grep -Eq -- "^next: $next" ||
+    { fail "qdyno $*: ends with: $(cat "$T/end")"; return; }
+  status_of "$@" -q
+  grep -Eq -- "$result" "$T/out" && ! grep -Eq '^(evidence|conditions|next):|^\|' "$T/out" && [ ! -s "$T/err" ] ||
+    fail "qdyno $* -q prints more than the result: $(cat "$T/out" "$T/err")"
+}
+status_of() {
+  "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null
+  [ $? -le 2 ] || fail "qdyno $*: $(head -c 300 "$T/err")"
+}
+ending '^default, tg4: decoding [0-9.]+ \+- [0-9.]+ tokens/s$' 'qdyno show [0-9]+ ' bench -m "$IN" -p 0 -n 4 -r 2
+ending '^default: perplexity [0-9.]+ \+- [0-9.]+$' 'qdyno show [0-9]+ ' eval -m "$IN" -f "$T/text" -c 64 --chunks 2
+ending '^q8_0 against default: KL divergence .* nats' "qdyno ab -m $IN default q8_0 -w tg64 " \
+  eval -m "$IN" -f "$T/text" -c 64 --chunks 2 -C q8_0 --ref default
+ending '(KL divergence|not better|uniform)' "qdyno quantize $IN OUT.gguf -R " \
+  recipe -m "$IN" -f "$T/text" --check "$T/text" -c 32 --windows 2 --check-windows 3 --budget 5s
+expect 0 bench -m "$IN" -p 0 -n 4 -r 1 && says out '^evidence: 1 repetition in 1 row; one repetition'
+expect 0 help bench && says out '^-q prints the result only'
 finish

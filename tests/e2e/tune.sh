@@ -30,6 +30,7 @@ expect 4 tune --space "recipe=file|q8_0,threads=1" -w tg16 -t 1 --resume 1 && sa
 expect 4 tune --resume 99 -w tg16
 "$QDYNO" "${search[@]}" --resume 1 >"$T/out" 2>"$T/err"
 json 'd["summary"]["exit_status"] == '$?' == (0 if d["winner"] != d["current"] else 2)' &&
+  json 'd["spent_s"] > 0 and (d["enough_s"] is None or d["enough_s"] > 0)' &&
   json 'd["run"] == 1 and d["configurations"] == 8 and d["because"] and d["written"] is None' &&
   json 'all(t["tok_s"] > 0 for t in d["tried"]) and any(t["kld"] is not None and t["kld"] > 0 for t in d["tried"])' &&
   json 'd["winner"] in (d["current"], d["candidate"])'
@@ -46,7 +47,8 @@ read -r done_run _ < <(run_number)
 expect 4 tune --resume "$done_run" && says err 'is finished'
 expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
   json '"budget" in d["because"] and "should be enough" in d["because"] and d["candidate"] == "threads=1"' &&
-  json 'd["blocks"] < 7 and d["winner"] == d["current"] and d["written"] is None'
+  json 'd["blocks"] < 7 and d["winner"] == d["current"] and d["written"] is None' &&
+  json 'd["spent_s"] == d["seconds"] and d["enough_s"] > 4'
 # ... whose number alone is enough to continue it: the blocks that it has count
 read -r short blocks < <(run_number)
 expect 0 show "$short" && says out 'should be enough'

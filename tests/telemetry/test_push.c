@@ -247,6 +247,8 @@ static void answers_are_judged_by_table(void **state)
         if (a.rc != CASES[i].rc || a.status != CASES[i].status || !strstr(a.why.message, CASES[i].says))
             fail_msg("case %zu: %d, HTTP %d, %s", i, a.rc, a.status, a.why.message);
         CHECK_CONTAINS(a.why.message, "http://127.0.0.1:");
+        /* the cause comes first: a bounded field then cuts the address */
+        CHECK(strstr(a.why.message, CASES[i].says) < strstr(a.why.message, "(http://127.0.0.1:"));
     }
 }
 

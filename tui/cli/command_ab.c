@@ -274,8 +274,8 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     note_ratio(t, s);
     for (int k = 1; k < s->spec.arms; k++) note_comparison(t, s, &s->comparison[k], k);
     if (s->confirming) {
-        table_note(t, "confirmation of the winner, %c, on %d further blocks:", 'A' + s->headline,
-                   s->confirmation.blocks);
+        table_note(t, "confirmation of the winner, %c, on %d further block%s:", 'A' + s->headline,
+                   s->confirmation.blocks, str_plural(s->confirmation.blocks));
         note_comparison(t, s, &s->confirmation, s->headline);
     }
     if (*s->reason) table_note(t, "%s", s->reason);

@@ -42,8 +42,9 @@ static void quality_follow_workload(struct experiment_spec *s, const struct cli_
     experiment_quality_follow(&c, s, own_chunks);
     if (*quality_context_text(text, &c)) cli_note(g, "%s", text);
     if (c.ctx > QUALITY_CTX)
-        cli_note(g, "quality is measured in %d windows of %d tokens%s (--quality-ctx N sets another length)",
-                 s->quality_chunks, c.ctx, c.ctx == c.wanted ? ", as long as the workload" : "");
+        cli_note(g, "quality is measured in %d window%s of %d tokens%s (--quality-ctx N sets another length)",
+                 s->quality_chunks, str_plural(s->quality_chunks), c.ctx,
+                 c.ctx == c.wanted ? ", as long as the workload" : "");
 }
 
 enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global *g, const struct cli_args *a,
@@ -118,17 +119,18 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
     cli_note_text(t, s->spec.model, q->text_sha256);
     table_note(
         t,
-        "%c quality (%s, %lld windows of %d): KLD %.3g [%.3g, %.3g], p99 %.3g, max %.3g; same top-1 %.2f %%; "
+        "%c quality (%s, %lld window%s of %d tokens): KLD %.3g [%.3g, %.3g], p99 %.3g, max %.3g; same top-1 %.2f %%; "
         "perplexity %.4f against %.4f, ratio %.5f [%.5f, %.5f]",
-        'A' + arm, quality_text_label(text, q->text, q->text_sha256), (long long)d->candidate.chunks, q->ctx,
-        q->kld.estimate, q->kld.lower, q->kld.upper, d->kld_p99, d->kld_max, 100 * q->top1.estimate,
-        q->ppl.estimate, d->reference.ppl, q->ppl_ratio.estimate, q->ppl_ratio.lower, q->ppl_ratio.upper);
+        'A' + arm, quality_text_label(text, q->text, q->text_sha256), (long long)d->candidate.chunks,
+        str_plural(d->candidate.chunks), q->ctx, q->kld.estimate, q->kld.lower, q->kld.upper, d->kld_p99,
+        d->kld_max, 100 * q->top1.estimate, q->ppl.estimate, d->reference.ppl, q->ppl_ratio.estimate,
+        q->ppl_ratio.lower, q->ppl_ratio.upper);
     table_detail(
         t,
         "  most likely token right only in A: %lld, only in %c: %lld, McNemar p %.3g; greedy texts of %d tokens "
-        "differ for %d of %d prompts",
+        "differ for %d of %d prompt%s",
         (long long)d->only_reference_right, 'A' + arm, (long long)d->only_candidate_right, q->mcnemar_p,
-        g->limit, g->diverged, g->prompts);
+        g->limit, g->diverged, g->prompts, str_plural(g->prompts));
 }
 
 static void note_front(struct table *t, const struct joint *j)

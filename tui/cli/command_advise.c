@@ -268,8 +268,9 @@ static void note_basis(struct table *t, const struct advice *best, const struct 
             "the kernels; other rows: predicted from %s",
             c->kernels.measured ? "kernel times" : "fixed shares of the machine's limits");
     else if (p->runs)
-        table_note(t, "predicted from %s, corrected by %d runs (see `qdyno advise --accuracy`)",
-                   c->kernels.measured ? "kernel times" : "fixed shares of the machine's limits", p->runs);
+        table_note(t, "predicted from %s, corrected by %d run%s (see `qdyno advise --accuracy`)",
+                   c->kernels.measured ? "kernel times" : "fixed shares of the machine's limits", p->runs,
+                   str_plural(p->runs));
     else if (c->kernels.measured)
         table_note(t, "predicted from kernel times; none of these values were measured yet");
     else

@@ -14,6 +14,7 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_bench_grid.h"
+#include "tui/cli/command_endings.h"
 #include "tui/cli/command_bench_preset.h"
 #include "tui/cli/command_bench_profile.h"
 #include "tui/cli/commands.h"
@@ -511,17 +512,34 @@ static enum err_code bench_config(struct bench *b, struct err *why)
     return rc;
 }
 
+/* Several configs were timed one after the other, which an A/B in turn decides better. */
+static void bench_put_next(struct bench *b)
+{
+    char first[CONFIG_LINE], second[CONFIG_LINE], workload[WORKLOAD_LINE];
+    close_with_run(&b->table, b->run.row.id);
+    if (b->n_configs < 2 || !b->grid.n || b->ok < 2) return;
+    config_line(&b->configs[0], first, sizeof first);
+    config_line(&b->configs[1], second, sizeof second);
+    str_clear(&b->table.next);
+    cli_note_run(&b->table, b->run.row.id);
+    close_with_ab(&b->table,
+                  &(struct next_ab){ b->model, first, second,
+                                     workload_line(&b->grid.workload[0], workload, sizeof workload),
+                                     "measures both in turn, which decides which is faster" });
+}
+
 /* Completes the table and ends the run. */
 static enum err_code bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
     progress_clear(&b->progress);
     if (b->run.row.id) json_put_int(b->table.extra, "run", b->run.row.id);
     bench_note_rows(&b->table, b->ceilings_known, b->without_text);
+    bench_close_table(&b->table);
     json_put_str(b->table.extra, "machine", b->machine.id);
     trained_context_put(b->table.extra, &b->trained);
     json_put(b->table.extra, "labels", cli_labels_json(&b->labels));
     rc = cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
-    if (b->run.row.id) cli_note_run(&b->table, b->run.row.id); /* not stored: `show` names the run itself */
+    if (b->run.row.id) bench_put_next(b); /* not stored: `show` names the run itself */
     return rc;
 }
 

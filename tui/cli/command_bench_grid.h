@@ -36,6 +36,8 @@ void bench_note_ranks(struct table *t, const struct config *c, const char *workl
  * from the row to a note. */
 void bench_put_server(json_t *row, const json_t *server);
 void bench_note_server(struct table *t, const json_t *row);
+/* Notes which requests of a load the row's times are of. */
+void bench_note_steady(struct table *t, const json_t *row);
 /* What filling the cache up to the depth took, which is in no other figure: from a cell to the totals of its
  * workload, and to the row. */
 void bench_add_fill(struct tally_totals *all, const struct measured_cell *c);

@@ -116,6 +116,22 @@ void bench_put_server(json_t *row, const json_t *server)
     }
 }
 
+void bench_note_steady(struct table *t, const json_t *row)
+{
+    const double left_out = json_get_num(row, "warmup_requests", NAN);
+    if (isnan(left_out)) return;
+    if (left_out > 0)
+        table_note(
+            t,
+            "TTFT, TPOT, queue time and percentiles of %s are of the steady state only, without the first "
+            "%.3g requests of a repetition; e2e ms, requests/s and tok/s are of all completed requests",
+            json_get_str(row, "workload", ""), left_out);
+    else
+        table_note(t,
+                   "the times of %s are of all completed requests: the load was steady from the first one on",
+                   json_get_str(row, "workload", ""));
+}
+
 void bench_note_server(struct table *t, const json_t *row)
 {
     struct str text = { 0 };
@@ -126,7 +142,9 @@ void bench_note_server(struct table *t, const json_t *row)
                    SERVER[i].factor > 0 ? SERVER[i].factor * v : v, SERVER[i].after);
     }
     if (text.len && !text.failed)
-        table_note(t, "the server's own count (its /metrics page) for the last repetition of %s: %s",
+        table_note(t,
+                   "the server's own count (its /metrics page) over all requests of the last repetition of "
+                   "%s, also those before the steady state: %s",
                    json_get_str(row, "workload", ""), str_text(&text));
     str_free(&text);
 }

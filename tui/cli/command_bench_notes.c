@@ -11,23 +11,6 @@ static const double LIMIT_SLACK = 1.05; /* the limits are measured within a few 
 static const double CONDITIONS_SLACK =
     0.85; /* below this share, other programs on the host use memory or cores */
 
-/* On a busy machine the rates are those beside that load: say so, with numbers. */
-static void note_disturbed(struct table *t)
-{
-    int disturbed = 0, all = 0;
-    for (size_t i = 0; i < json_array_size(t->rows); i++) {
-        const json_t *row = json_array_get(t->rows, i);
-        all += (int)json_get_int(row, "repetitions", 0);
-        disturbed += (int)json_get_int(row, "disturbed", 0);
-    }
-    if (disturbed > 0)
-        table_note(t,
-                   "other work disturbed %d of %d repetitions; all count, so these are speeds beside that "
-                   "load. For undisturbed ones repeat this when the machine is quiet (qdyno doctor says what "
-                   "keeps it busy)",
-                   disturbed, all);
-}
-
 void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
 {
     bool random = false, unverified = false, beyond = false;
@@ -39,13 +22,13 @@ void bench_note_rows(struct table *t, bool ceilings_known, bool without_text)
         unverified |= json_get_bool(row, "answers_unverified", false);
         if (json_get_str(row, "unsteady", NULL)) unsteady = json_get_str(row, "unsteady", NULL);
         if (json_get_str(row, "failed_because", NULL)) failed = json_get_str(row, "failed_because", NULL);
+        bench_note_steady(t, row);
         bench_note_server(t, row);
         memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
         cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
                   json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
     }
-    note_disturbed(t);
     if (!ceilings_known) table_note(t, "for shares of the machine's limits run `qdyno detect --probe` once");
     if (beyond)
         table_note(

@@ -398,8 +398,9 @@ static void fill_table(struct profiling *k)
     json_t *layers = json_array();
     for (int i = 0; i < PHASE_COUNT; i++)
         if (k->profile.phase[i].passes) put_phase(k, i, k->table.rows, layers);
-    table_headline(&k->table, "%s, config %s, %s: %d profiled runs in turns with %d others",
-                   cli_base_name(k->model), k->line, k->label, k->repetitions, k->repetitions);
+    table_headline(&k->table, "%s, config %s, %s: %d profiled run%s in turns with %d other%s",
+                   cli_base_name(k->model), k->line, k->label, k->repetitions, str_plural(k->repetitions),
+                   k->repetitions, str_plural(k->repetitions));
     put_extra(k, layers);
 }
 

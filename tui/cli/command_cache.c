@@ -110,9 +110,9 @@ int command_cache(const struct cli_global *g, const struct cli_args *a)
     json_put_int(t.extra, "distinct_blocks", trace.distinct);
     json_put_num(t.extra, "found_at_most_ratio", ratio(trace.found_at_most, trace.blocks));
     table_note(
-        &t, "%lld requests with %lld blocks, of which %lld are distinct; a cache without end finds %.1f %%",
-        (long long)trace.requests, (long long)trace.blocks, (long long)trace.distinct,
-        100 * ratio(trace.found_at_most, trace.blocks));
+        &t, "%lld request%s with %lld block%s, of which %lld are distinct; a cache without end finds %.1f %%",
+        (long long)trace.requests, str_plural(trace.requests), (long long)trace.blocks,
+        str_plural(trace.blocks), (long long)trace.distinct, 100 * ratio(trace.found_at_most, trace.blocks));
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     block_trace_free(&trace);
     table_done(&t);

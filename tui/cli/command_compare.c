@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
@@ -11,6 +10,7 @@
 #include "advisor/stats/stats.h"
 #include "db/db.h"
 #include "telemetry/metrics/metrics.h"
+#include "tui/cli/command_compare_configs.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
@@ -140,6 +140,9 @@ static void note_which_ratio(struct table *t, const struct compared *rows, int n
     const struct compared *most = NULL;
     for (int i = 0; i < n; i++)
         if (isfinite(rows[i].canary) && (!most || fabs(rows[i].canary) > fabs(most->canary))) most = &rows[i];
+    bool paired = false;
+    for (int i = 0; i < n; i++) paired |= rows[i].before && rows[i].after;
+    if (!paired) return;
     if (loaded) {
         if (most && most->canary != 0)
             snprintf(reason, sizeof reason, ", and gave %.2f times its first figure in the second run",
@@ -158,57 +161,6 @@ static void note_which_ratio(struct table *t, const struct compared *rows, int n
                    changed ? "normalized" : "second/first", reason);
 }
 
-/* db_model_list callback: the path of the run's model, if the file is still there. */
-struct model_search {
-    const char *sha256;
-    char path[4096];
-};
-
-static enum err_code model_take(void *ctx, const char *sha256, const char *path, struct err *why)
-{
-    struct model_search *s = ctx;
-    (void)why;
-    if (*sha256 && !strcmp(sha256, s->sha256) && !access(path, R_OK))
-        snprintf(s->path, sizeof s->path, "%s", path);
-    return ERR_OK;
-}
-
-static void words_append(struct str *s, const char *flag, const char *word)
-{
-    str_append(s, flag);
-    word_append(s, word);
-}
-
-/* The command that decides: an A/B of the first pair of configs. A pair with one config has no A and B, so it
- * is measured again as it was. */
-static void note_decide(struct table *t, struct db *d, const struct run_row *run, const struct compared *rows,
-                        int n)
-{
-    struct model_search model = { .sha256 = run->model_sha256 };
-    struct workload w;
-    struct str s = { 0 };
-    const struct compared *pair = NULL;
-    for (int i = n - 1; i >= 0; i--)
-        if (rows[i].before && rows[i].after &&
-            (!pair || strcmp(rows[i].before->config, rows[i].after->config) ||
-             !strcmp(pair->before->config, pair->after->config)))
-            pair = &rows[i]; /* one that differs in its config rather than one that does not */
-    if (!pair || workload_parse(&w, pair->before->workload, NULL)) return;
-    if (db_model_list(d, model_take, &model, NULL)) model.path[0] = '\0';
-    const char *a = pair->before->config, *b = pair->after->config;
-    const bool same = !strcmp(a, b);
-    str_append(&s, same ? "qdyno bench" : "qdyno ab");
-    if (*model.path) words_append(&s, " -m ", model.path);
-    words_append(&s, same ? " -C " : " ", a);
-    if (!same) words_append(&s, " ", b);
-    words_append(&s, " -w ", pair->before->workload);
-    table_note(t, "%s: %s",
-               same ? "both runs used one config; to see which figure the machine gives now"
-                    : "the configs differ; to decide between them, measure both now in turn",
-               str_text(&s));
-    str_free(&s);
-}
-
 /* Other metrics of a pair, which --metric compares. */
 static void note_other_metrics(struct table *t, const struct compared *rows, int n,
                                const struct results *before, const struct results *after)
@@ -224,15 +176,6 @@ static void note_other_metrics(struct table *t, const struct compared *rows, int
                        METRICS[RATES[k]].name);
             break;
         }
-}
-
-/* Configs that were paired because they had the same arm. */
-static void note_pairs(struct table *t, const struct compared *rows, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (rows[i].before && rows[i].after && strcmp(rows[i].before->config, rows[i].after->config))
-            table_headline(t, "row %d compares two configs: %s in the first run, %s in the second", i + 1,
-                           rows[i].before->config, rows[i].after->config);
 }
 
 static void table_add_runs(struct table *t, const struct results *before, const struct results *after,
@@ -271,17 +214,13 @@ static enum err_code compare_fill(struct table *t, struct db *d, const struct cl
     *verdict = compare_worst(rows, n);
     table_init(t, &DOCUMENT_COMPARE);
     for (int i = 0; i < n; i++) put_pair(table_row(t), &rows[i]);
-    if (*verdict == VERDICT_INVALID)
-        table_note(
-            t,
-            "nothing to compare: no config has values of the same metric in both runs. Choose a metric that both "
-            "runs measured (--metric), or measure the configs together: qdyno ab");
+    if (*verdict == VERDICT_INVALID) compare_note_nothing(t, before, after, rows, n);
     char load[192];
-    note_pairs(t, rows, n);
+    compare_put_configs(t, before, after, rows, n);
     note_which_ratio(t, rows, n, conditions_load(load, sizeof load, &before->conditions, &after->conditions));
     table_add_runs(t, before, after, margin, *verdict);
     note_other_metrics(t, rows, n, before, after);
-    note_decide(t, d, &before->run, rows, n);
+    compare_put_next(t, d, before, after, rows, n);
     free(rows);
     return ERR_OK;
 }
@@ -312,6 +251,11 @@ int command_compare(const struct cli_global *g, const struct cli_args *a)
         if (rc) rc = two_configs(a, &why);
         if (!rc) rc = results_read(&run[i], d, id, &why);
     }
+    if (!rc && run[0].run.id == run[1].run.id)
+        rc = err_set(&why, ERR_USAGE,
+                     "both numbers name run %lld, and a run does not differ from itself: expected two runs "
+                     "that `qdyno history` lists; to print this one: qdyno show %lld",
+                     (long long)run[0].run.id, (long long)run[0].run.id);
     if (!rc) rc = compare_fill(&t, d, a, &run[0], &run[1], &verdict, &why);
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, exit_status_of_verdict(verdict));
     if (t.rows) table_done(&t);

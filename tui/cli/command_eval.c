@@ -17,6 +17,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
+#include "tui/cli/command_endings.h"
 #include "tui/cli/command_eval_columns.h"
 #include "tui/cli/command_eval_run.h"
 #include "tui/cli/command_eval_task.h"
@@ -440,12 +441,28 @@ static void eval_put_extra(struct eval *e)
     cli_note_cautions(&e->table, e->random, e->unverified);
 }
 
+/* A loss is known; what it buys, only an A/B of the speeds says. */
+static void eval_put_next(struct eval *e)
+{
+    char line[CONFIG_LINE];
+    config_line(&e->configs[0], line, sizeof line);
+    if (!e->ref.model || e->first.code || !strcmp(line, e->ref.line)) {
+        close_with_run(&e->table, e->run.row.id);
+        return;
+    }
+    cli_note_run(&e->table, e->run.row.id);
+    close_with_ab(&e->table,
+                  &(struct next_ab){ e->ref.path, e->ref.line, line, "tg64", "whether the loss buys speed" });
+}
+
 static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
 {
     progress_clear(&e->progress);
     eval_put_extra(e);
+    eval_close_table(&e->table, e->ref.line);
     rc = cli_run_finish(&e->run, &e->table, "done", rc, why);
     const int status = eval_status(e, rc, why);
+    if (e->run.row.id) eval_put_next(e);
     const bool gated = e->plan->gate.terms && !rc && !e->first.code;
     const struct summary summary = { .gate = gated ? gate_outcome_name(e->gate_outcome) : NULL,
                                      .effect = e->effect,

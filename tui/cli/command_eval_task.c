@@ -306,9 +306,10 @@ static void put_extra(struct asking *k)
     json_put_str(to, "machine", k->machine.id);
     json_put(to, "labels", cli_labels_json(&k->labels));
     if (k->run.row.id) json_put_int(to, "run", k->run.row.id);
-    table_note(
-        &k->table, "%s: %d items%s; guessing would have %.1f %% right; from, to: 95 %% Wilson interval",
-        cli_base_name(k->file), k->set.n, k->shots ? ", after those that are shown first" : "", 100 * chance);
+    table_note(&k->table,
+               "%s: %d item%s%s; guessing would have %.1f %% right; from, to: 95 %% Wilson interval",
+               cli_base_name(k->file), k->set.n, str_plural(k->set.n),
+               k->shots ? ", after those that are shown first" : "", 100 * chance);
     if (k->reference.n)
         table_note(
             &k->table,

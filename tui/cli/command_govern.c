@@ -96,8 +96,8 @@ static bool governed_on_request(void *ctx, const struct governor_switch *s, int 
                      x->line[s->from], x->line[s->to], row->name, s->before, s->after, row->unit,
                      100 * (s->after / s->before - 1));
     } else if (isfinite(value)) {
-        progress_show(&x->progress, "%lld requests  %s  %s %.4g %s", (long long)x->result.requests,
-                      x->line[level], row->name, value, row->unit);
+        progress_show(&x->progress, "%lld request%s  %s  %s %.4g %s", (long long)x->result.requests,
+                      str_plural(x->result.requests), x->line[level], row->name, value, row->unit);
     }
     return !cli_is_interrupted(x->g);
 }
@@ -185,8 +185,9 @@ static int governed_print(const struct governed *x)
     struct summary summary = { .effect = { NAN, NAN, NAN },
                                .exit_status = r->stopped ? EXIT_INTERRUPTED : EXIT_DONE,
                                .run = r->run_id };
-    snprintf(summary.text, sizeof summary.text, "%lld requests, %d switches between %d configs",
-             (long long)r->requests, r->switches, x->o.levels);
+    snprintf(summary.text, sizeof summary.text, "%lld request%s, %d switch%s between %d configs",
+             (long long)r->requests, str_plural(r->requests), r->switches, r->switches == 1 ? "" : "es",
+             x->o.levels);
     table_summarize(&t, &summary);
     const int status = cli_print(x->g, x->a, &t, summary.exit_status);
     table_done(&t);

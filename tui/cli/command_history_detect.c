@@ -336,7 +336,8 @@ static void table_add_counts(struct table *t, const struct series_counts *n, con
     if (!n->judged)
         table_note(t, "not enough history yet (%d of %d): a series needs %d comparable runs", n->longest,
                    needed, needed);
-    table_note(t, "%d series examined; %d of them are now %s", n->judged, n->worse,
+    table_note(t, "%d series examined; %d of them %s now %s", n->judged, n->worse,
+               n->worse == 1 ? "is" : "are",
                how->method == HISTORY_METHOD_CHANGES ? "at a worse level than before their last change"
                                                      : "worse than expected");
     if (n->slower)
@@ -345,14 +346,14 @@ static void table_add_counts(struct table *t, const struct series_counts *n, con
             "the machine itself became slower (series of the canary): results divided by the canary hide that, "
             "--raw shows it");
     if (n->short_series)
-        table_note(t, "%d series with fewer than %d comparable runs were not examined", n->short_series,
-                   needed);
+        table_note(t, "%d series with fewer than %d comparable runs %s not examined", n->short_series, needed,
+                   n->short_series == 1 ? "was" : "were");
     if (n->no_canary)
         table_note(
             t,
-            "%d results were left out, because the canary of their run (the fixed reference workload "
+            "%d result%s left out, because the canary of their run (the fixed reference workload "
             "that results are divided by) is missing or did other work; --raw includes them as measured",
-            n->no_canary);
+            n->no_canary, n->no_canary == 1 ? " was" : "s were");
     json_put_int(t->extra, "judged", n->judged);
     json_put_int(t->extra, "worse", n->worse);
     json_put_int(t->extra, "canary_worse", n->slower);

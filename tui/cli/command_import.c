@@ -88,11 +88,14 @@ static enum err_code add_rows(struct table *t, struct counts *n, struct work *w,
 static void add_summary(struct table *t, const struct counts *n, bool verify)
 {
     if (!verify) return;
-    table_note(t, "%lld tensors have exactly the weights of the checkpoint.", (long long)n->equal);
+    table_note(t, "%lld tensor%s exactly the weights of the checkpoint.", (long long)n->equal,
+               n->equal == 1 ? " has" : "s have");
     if (n->rounded)
-        table_note(t, "%lld tensors have the same codes, and weights within the rounding of one scale.",
-                   (long long)n->rounded);
-    if (n->differ) table_note(t, "%lld tensors differ from the checkpoint.", (long long)n->differ);
+        table_note(t, "%lld tensor%s the same codes, and weights within the rounding of one scale.",
+                   (long long)n->rounded, n->rounded == 1 ? " has" : "s have");
+    if (n->differ)
+        table_note(t, "%lld tensor%s from the checkpoint.", (long long)n->differ,
+                   n->differ == 1 ? " differs" : "s differ");
 }
 
 int command_import(const struct cli_global *g, const struct cli_args *a)

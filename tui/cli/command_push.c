@@ -256,7 +256,9 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 }, second = { 0 };
     struct table t;
     table_init(&t, &DOCUMENT_PUSH);
-    t.record = t.skip_absent = true; /* rows of the receiver that was not asked for */
+    t.record = true;
+    t.skip_absent = true; /* rows of the receiver that was not asked for */
+    t.skip_zero = true;   /* stored outcomes, of which there are mostly none */
     p.row = table_row(&t);
     enum err_code rc = choose_receivers(&p, &why);
     if (!rc) rc = db_open(&p.db, g->db_path, &why);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/recipe/recipe.h"
 #include "db/db.h"
@@ -266,12 +267,47 @@ static void searching_summarize(struct table *t, const struct searching *x)
     table_summarize(t, &summary);
 }
 
+/* The result, what it rests on, and the command that uses it. */
+static void searching_close(struct table *t, const struct searching *x)
+{
+    const struct recipe_found *f = &x->found;
+    struct str next = { 0 };
+    char basis[2 * TEXT_LABEL];
+    table_result(t, "%s", json_get_str(t->summary, "text", f->mixed.line));
+    if (isfinite(f->difference.lower))
+        table_closing(
+            t,
+            "evidence: KL divergence of the mix minus that of %s: %+.2g nats per token (95 %%: %+.2g to "
+            "%+.2g), paired in %lld window%s of text that the search did not see",
+            f->uniform.line, f->difference.estimate, f->difference.lower, f->difference.upper,
+            (long long)f->windows, str_plural(f->windows));
+    else
+        table_closing(
+            t, "evidence: KL divergence %.3g nats in %lld window%s of text that the search did not see",
+            f->mixed.kld, (long long)f->windows, str_plural(f->windows));
+    table_closing(t, "conditions: losses measured for %d of %d pairs of tensor and format, on %s",
+                  f->measured, f->of, quality_basis_label(basis, sizeof basis, f->basis));
+    if (x->gguf) {
+        str_append(&next, "next: qdyno run -m ");
+        word_append(&next, x->gguf);
+    } else {
+        const char *line = f->beats || !*f->uniform.line ? f->mixed.line : f->uniform.line;
+        str_append(&next, "next: qdyno quantize ");
+        word_append(&next, x->model);
+        str_append(&next, " OUT.gguf -R ");
+        word_append(&next, line);
+    }
+    table_next(t, "%s   (%s)", str_text(&next),
+               x->gguf ? "generates text with the file" : "writes a model file with it");
+    str_free(&next);
+}
+
 static int searching_print(const struct searching *x)
 {
     const struct recipe_found *f = &x->found;
     struct table t;
     table_init(&t, &DOCUMENT_RECIPE);
-    t.record = true;
+    t.record = t.skip_absent = true;
     json_t *row = table_row(&t);
     json_put_str(row, "model", x->model);
     put_figures(row, f);
@@ -299,6 +335,7 @@ static int searching_print(const struct searching *x)
             f->measured, f->of);
     cli_note_cautions(&t, f->random_weights, f->answers_unverified);
     searching_summarize(&t, x);
+    searching_close(&t, x);
     const int status = cli_print(x->g, x->a, &t, found_status(f));
     table_done(&t);
     return status;

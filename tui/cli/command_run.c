@@ -309,8 +309,9 @@ static void generation_finish_text(struct generation *x, double prefill_rate, do
     generation_write(x, "", 0, true);
     putchar('\n');
     fflush(stdout);
-    cli_note(x->g, "load %.3f s; prefill %lld tokens %.1f tok/s; decode %d tokens %.1f tok/s; stopped: %s",
-             x->load_s, (long long)x->prefilled, prefill_rate, x->made, decode_rate, x->stopped);
+    cli_note(x->g, "load %.3f s; prefill %lld token%s %.1f tok/s; decode %d token%s %.1f tok/s; stopped: %s",
+             x->load_s, (long long)x->prefilled, str_plural(x->prefilled), prefill_rate, x->made,
+             str_plural(x->made), decode_rate, x->stopped);
     if (model_shape(x->model)->random_weights) cli_note(x->g, "%s", RANDOM_WEIGHTS);
     if (model_shape(x->model)->unknown > 0) cli_note(x->g, "%s", ANSWERS_UNVERIFIED);
 }

@@ -208,9 +208,10 @@ void serve_note_totals(const struct server_state *now, const struct cli_global *
         if (now->outcome[i])
             str_printf(&text, "%s%s %lld", text.len ? ", " : "", SERVE_OUTCOME_NAMES[i],
                        (long long)now->outcome[i]);
-    cli_note(g, "%lld request%s%s%s; %lld tokens in, %lld of them cached; %lld tokens out",
+    cli_note(g, "%lld request%s%s%s; %lld token%s in, %lld of them cached; %lld token%s out",
              (long long)now->accepted, str_plural(now->accepted), text.len ? ": " : "", str_text(&text),
-             (long long)now->prompt_tokens, (long long)now->cached_tokens, (long long)now->generated_tokens);
+             (long long)now->prompt_tokens, str_plural(now->prompt_tokens), (long long)now->cached_tokens,
+             (long long)now->generated_tokens, str_plural(now->generated_tokens));
     str_free(&text);
 }
 

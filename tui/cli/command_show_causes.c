@@ -71,8 +71,8 @@ enum err_code show_causes(struct table *t, struct db *d, int64_t id, struct err 
         for (int i = 0; i < c.changes; i++) table_add_change(t, &c, &c.change[i]);
         json_put_int(t->extra, "cells", c.cells);
         if (!c.changes)
-            table_note(t, "%s kept its level in all %d cells%s", METRICS[c.metric].name, c.cells,
-                       c.cells < HISTORY_LEAST ? ", but so few cells show no change" : "");
+            table_note(t, "%s kept its level in all %d cell%s%s", METRICS[c.metric].name, c.cells,
+                       str_plural(c.cells), c.cells < HISTORY_LEAST ? ", but so few show no change" : "");
         else
             table_note(
                 t,

@@ -141,7 +141,8 @@ enum err_code show_candidates(struct table *t, struct db *d, const struct run_ro
         for (int i = 0; i < all.n; i++) note_candidate(t, &all.list[i]);
         rc = db_event_list(d, run->id, event_note, t, why);
     }
-    if (!rc && n) table_note(t, "its %d cells: qdyno show %lld --cells", n, (long long)run->id);
+    if (!rc && n)
+        table_note(t, "its %d cell%s: qdyno show %lld --cells", n, str_plural(n), (long long)run->id);
     if (!rc && !n) table_note(t, "the run has no finished cell");
     if (!rc && !strcmp(run->kind, "tune") &&
         (!strcmp(run->state, "interrupted") || !strcmp(run->state, "stopped")))

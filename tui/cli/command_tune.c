@@ -106,6 +106,8 @@ static const struct column COLUMNS[] = {
     { .name = "because", .title = "reason" },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "search_s", .kind = COLUMN_NUM },
+    { .name = "spent_s", .kind = COLUMN_NUM },
+    { .name = "enough_s", .kind = COLUMN_NUM },
     { .name = "written", .title = "written to" },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
@@ -364,6 +366,8 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_str(row, "winner", r->wins ? r->winner.line : r->current.line);
     json_put_str(row, "because", r->because);
     json_put_num(row, "seconds", r->seconds);
+    json_put_num(row, "spent_s", r->seconds);
+    json_put_num(row, "enough_s", r->unfinished ? r->enough_s : (double)NAN);
     json_put_num(row, "search_s", r->search_s);
 }
 
@@ -396,10 +400,11 @@ static void note_tried(struct table *t, const struct tune_result *r)
                    answers);
     }
     if (r->asked)
-        table_note(t,
-                   "right answers: change against the unchanged model on %d questions, with its paired 95 %% "
-                   "interval; the limit is %+.2f %%",
-                   r->asked, -100 * r->accuracy_limit);
+        table_note(
+            t,
+            "right answers: change against the unchanged model on %d question%s, with its paired 95 %% "
+            "interval; the limit is %+.2f %%",
+            r->asked, str_plural(r->asked), -100 * r->accuracy_limit);
     json_put(t->extra, "tried", tried);
 }
 

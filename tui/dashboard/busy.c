@@ -15,7 +15,7 @@ void job_find_busiest(struct background *b, const struct job *j)
 {
     (void)j;
     char by[BUSY_BY];
-    machine_busiest(by, sizeof by, "", getpid(), BUSIEST_WINDOW_MS);
+    machine_busiest(by, sizeof by, "", &(struct own_processes){ 1, { getpid() } }, BUSIEST_WINDOW_MS);
     pthread_mutex_lock(&b->lock);
     memcpy(b->known.busy.by, by, sizeof by);
     b->known.busy.by_ms = clock_unix_ms();

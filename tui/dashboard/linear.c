@@ -56,8 +56,8 @@ static void print_advice(const struct snapshot *s, struct str *out)
         if (snapshot_is_folded(s, i)) {
             print_line(
                 out, s->unix_ms,
-                "advice: %d more configurations have predictions too uncertain to rank; to measure the best of them: %s",
-                s->advice_folded, a->check);
+                "advice: %d more configuration%s predictions too uncertain to rank; to measure the best of them: %s",
+                s->advice_folded, s->advice_folded == 1 ? " has" : "s have", a->check);
             continue;
         }
         print_line(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s, %s), %s; %s", i + 1, a->line,
@@ -244,12 +244,13 @@ static void print_live(const struct snapshot *s, const struct live *l, struct st
     }
     print_line(
         out, s->unix_ms,
-        "%lld requests arrived, %lld done, %lld not; %d wait, %d run; TTFT p50 %s; ITL p50 %s; %lld stalls "
+        "%lld request%s arrived, %lld done, %lld not; %d wait, %d run; TTFT p50 %s; ITL p50 %s; %lld stall%s "
         "above %s; goodput %s; %s",
-        (long long)l->arrived, (long long)l->done, (long long)l->not_done, l->waiting, l->running,
-        figure_seconds(live_quantile(&l->first, 0.5)).text, figure_seconds(live_quantile(&l->gap, 0.5)).text,
-        (long long)l->stalls, figure_seconds(l->stall_s).text,
-        figure_percent(ended ? (double)l->met / (double)ended : NAN).text, l->settings);
+        (long long)l->arrived, str_plural(l->arrived), (long long)l->done, (long long)l->not_done, l->waiting,
+        l->running, figure_seconds(live_quantile(&l->first, 0.5)).text,
+        figure_seconds(live_quantile(&l->gap, 0.5)).text, (long long)l->stalls,
+        figure_seconds(l->stall_s).text, figure_percent(ended ? (double)l->met / (double)ended : NAN).text,
+        l->settings);
 }
 
 static void print_load(const struct snapshot *s, struct str *out)

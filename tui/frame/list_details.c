@@ -87,7 +87,8 @@ static void quality_details(struct text_page *p, const struct ui *u, const struc
     put_line(p, "configuration", q->config);
     put_line(p, "compared with", q->reference);
     if (q->windows)
-        snprintf(text, sizeof text, "%s, %" PRId64 " windows of %d tokens", q->text, q->windows, q->ctx);
+        snprintf(text, sizeof text, "%s, %" PRId64 " window%s of %d tokens", q->text, q->windows,
+                 str_plural(q->windows), q->ctx);
     else
         snprintf(text, sizeof text, "%s; measured by a search, which keeps the loss alone", q->text);
     put_line(p, "text", text);

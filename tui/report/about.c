@@ -114,12 +114,14 @@ static void arm_fact(struct report *r, const struct report_source *s, struct con
 static const char *workload_words(struct report *r, const struct workload *w)
 {
     struct str s = { 0 };
-    if (w->train > 0) str_printf(&s, "trains a new model for %d steps", w->train);
+    if (w->train > 0) str_printf(&s, "trains a new model for %d step%s", w->train, str_plural(w->train));
     if (*w->eval_file) str_append(&s, "scores a text: each arm predicts each of its tokens");
     if (workload_is_load(w)) str_append(&s, "serves requests that come and go, the same ones to every arm");
-    if (w->prompt > 0) str_printf(&s, "reads a prompt of %d tokens", w->prompt);
-    if (w->gen > 0) str_printf(&s, "%sgenerates %d tokens", w->prompt > 0 ? ", then " : "", w->gen);
-    if (w->depth > 0) str_printf(&s, ", with %d tokens already in the context", w->depth);
+    if (w->prompt > 0) str_printf(&s, "reads a prompt of %d token%s", w->prompt, str_plural(w->prompt));
+    if (w->gen > 0)
+        str_printf(&s, "%sgenerates %d token%s", w->prompt > 0 ? ", then " : "", w->gen, str_plural(w->gen));
+    if (w->depth > 0)
+        str_printf(&s, ", with %d token%s already in the context", w->depth, str_plural(w->depth));
     if (w->sequences > 1) str_printf(&s, ", in %d parallel sequences", w->sequences);
     const char *text = content_printf(r, "%s", str_text(&s));
     str_free(&s);

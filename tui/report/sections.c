@@ -108,7 +108,8 @@ static void verdict_row(struct report *r, const struct report_source *s, struct 
     row->cell[0] = content_printf(r, "%s `%s`%s", report_arm_name(arm),
                                   content_plain(r, s->state.arm[arm].line),
                                   c == &s->state.confirmation ? " (confirmation)" : "");
-    row->cell[1] = c->dropped ? content_printf(r, "dropped after %d blocks", c->dropped_at)
+    row->cell[1] = c->dropped ? content_printf(r, "dropped after %d block%s", c->dropped_at,
+                                               str_plural(c->dropped_at))
                    : v        ? verdict_name(v)
                               : "none";
     row->cell[2] = report_percent(r, change.estimate);

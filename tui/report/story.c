@@ -88,11 +88,11 @@ static void put_noise(const struct report_source *s, struct str *out)
     if (!measured && !x->complete)
         str_append(out, "; no block of the comparison was completed.");
     else if (x->estimand == ESTIMAND_LOADED)
-        str_printf(out, "; other work disturbed %d of %d blocks, and all count.", x->disturbed,
-                   MAX(x->complete, x->disturbed));
+        str_printf(out, "; other work disturbed %d of %d block%s, and all count.", x->disturbed,
+                   MAX(x->complete, x->disturbed), str_plural(MAX(x->complete, x->disturbed)));
     else
-        str_printf(out, "; other work disturbed %d of %d blocks, which do not count.", x->discarded,
-                   measured);
+        str_printf(out, "; other work disturbed %d of %d block%s, which %s not count.", x->discarded,
+                   measured, str_plural(measured), x->discarded == 1 ? "does" : "do");
 }
 
 void section_story(struct report *r, const struct report_source *s)

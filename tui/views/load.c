@@ -211,8 +211,9 @@ static void box_roofline(struct grid *g, struct rect area, const struct snapshot
 {
     char title[128] = "Roofline";
     if (s->ceilings_known)
-        snprintf(title, sizeof title, "Roofline: memory %s, %d threads",
-                 figure_per_second(s->ceilings.read_bytes_s_all).text, s->ceilings.threads_all);
+        snprintf(title, sizeof title, "Roofline: memory %s, %d thread%s",
+                 figure_per_second(s->ceilings.read_bytes_s_all).text, s->ceilings.threads_all,
+                 str_plural(s->ceilings.threads_all));
     struct rect in = grid_box(g, area, title, NULL);
     if (*roof_missing(s))
         grid_wrap(g, in, ROLE_DIM, roof_missing(s));

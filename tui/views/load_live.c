@@ -188,7 +188,7 @@ void box_steps(struct grid *g, struct rect area, const struct snapshot *s)
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    pen_printf(&p, ROLE_TEXT, "mean of %d steps: ", n);
+    pen_printf(&p, ROLE_TEXT, "mean of %d step%s: ", n, str_plural(n));
     pen_printf(&p, ROLE_TEXT, "%s requests, ", figure_number(requests / n).text);
     pen_printf(&p, ROLE_TEXT, "%s tokens, ", figure_number(all / n).text);
     const bool room = pen_left(&p) >= 24;

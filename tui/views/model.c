@@ -20,10 +20,12 @@ static void box_tensors(struct grid *g, struct rect area, const struct snapshot 
     const struct model_shape *m = &s->model;
     char title[128] = "Tensors", note[128] = "";
     if (l->groups)
-        snprintf(title, sizeof title, "Tensors: %s, %sM parameters, %s, %d layers", m->arch,
-                 figure_number((double)m->params / 1e6).text, figure_bytes(l->bytes).text, m->layers);
+        snprintf(title, sizeof title, "Tensors: %s, %sM parameters, %s, %d layer%s", m->arch,
+                 figure_number((double)m->params / 1e6).text, figure_bytes(l->bytes).text, m->layers,
+                 str_plural(m->layers));
     if (l->left_out)
-        snprintf(note, sizeof note, "%d more tensors, %s", l->left_out, figure_bytes(l->left_out_bytes).text);
+        snprintf(note, sizeof note, "%d more tensor%s, %s", l->left_out, str_plural(l->left_out),
+                 figure_bytes(l->left_out_bytes).text);
     if (snapshot_caution(s)) snprintf(note, sizeof note, "%s", snapshot_caution(s));
     const struct list_view list = { .g = g,
                                     .box = area,

@@ -74,12 +74,12 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
     }
     snprintf(
         text, sizeof text,
-        "%s against %s, %lld windows of %d tokens of %s (run %lld): KL divergence %.3g nats [%.3g, %.3g], "
+        "%s against %s, %lld window%s of %d tokens of %s (run %lld): KL divergence %.3g nats [%.3g, %.3g], "
         "same top-1 %.1f%% [%.1f, %.1f], perplexity %.4g [%.4g, %.4g], ratio %.4f [%.4f, %.4f]",
-        q->config, q->reference, (long long)q->windows, q->ctx, q->text, (long long)q->run_id,
-        q->kld.estimate, q->kld.lower, q->kld.upper, 100 * q->top1.estimate, 100 * q->top1.lower,
-        100 * q->top1.upper, q->ppl.estimate, q->ppl.lower, q->ppl.upper, q->ppl_ratio.estimate,
-        q->ppl_ratio.lower, q->ppl_ratio.upper);
+        q->config, q->reference, (long long)q->windows, str_plural(q->windows), q->ctx, q->text,
+        (long long)q->run_id, q->kld.estimate, q->kld.lower, q->kld.upper, 100 * q->top1.estimate,
+        100 * q->top1.lower, 100 * q->top1.upper, q->ppl.estimate, q->ppl.lower, q->ppl.upper,
+        q->ppl_ratio.estimate, q->ppl_ratio.lower, q->ppl_ratio.upper);
     grid_wrap_cut(g, in, ROLE_DIM, text, "Enter: all");
 }
 

@@ -81,6 +81,7 @@ struct table {
     bool record;         /* as in the document, unless the command changes it */
     bool recorded;       /* `show` prints a stored table: an older version may have stored other keys */
     bool skip_absent;    /* record: md leaves out properties without a value */
+    bool skip_zero;      /* record: md leaves out properties that are 0 */
     json_t *rows;        /* array of objects */
     json_t *extra;       /* object: members of the JSON document besides rows */
     json_t *summary;     /* first member of the JSON document, owned; NULL: none */

@@ -65,8 +65,9 @@ static void write_md_record(const struct table *t, FILE *out)
     for (int c = 0; c < t->n_columns; c++)
         if (t->columns[c].title) widest = MAX(widest, text_width(t->columns[c].title));
     for (int c = 0; c < t->n_columns && json_array_size(t->rows); c++) {
-        const bool absent = value_is_null(table_cell(t, 0, c));
-        if (!t->columns[c].title || (absent && t->skip_absent)) continue;
+        const json_t *value = table_cell(t, 0, c);
+        const bool absent = value_is_null(value), zero = json_is_number(value) && !json_number_value(value);
+        if (!t->columns[c].title || (absent && t->skip_absent) || (zero && t->skip_zero)) continue;
         char *text = md_cell(&t->columns[c], table_cell(t, 0, c));
         write_padded(out, t->columns[c].title, widest, false);
         fprintf(out, "  %s\n", absent ? "n/a" : text);
