@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cut/cut.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/preferences.h"
 #include "tui/dashboard/queue.h"
@@ -16,7 +17,7 @@ void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
     enum { ERROR_MS = 6000, INFO_MS = 4000 };
     va_list args;
     va_start(args, fmt);
-    vsnprintf(d->ui.message, sizeof d->ui.message, fmt, args);
+    text_cutv(d->ui.message, sizeof d->ui.message, fmt, args);
     va_end(args);
     d->ui.message_is_error = is_error;
     d->ui.message_until_ms = clock_unix_ms() + (is_error ? ERROR_MS : INFO_MS);
@@ -117,7 +118,7 @@ static void command_run(struct dashboard *d, const struct effect *e)
         dashboard_busy(d);
         return;
     }
-    snprintf(d->s->command, sizeof d->s->command, "%.159s", line); /* until the next frame reads it */
+    text_cut(d->s->command, sizeof d->s->command, line); /* until the next frame reads it */
     command_log(d, e->command); /* not in the status line, where it would cover the progress of the command */
     d->ui.message[0] = '\0';
 }

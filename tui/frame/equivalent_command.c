@@ -50,50 +50,58 @@ static void experiment_options(struct str *out, const struct experiment_spec *sp
         str_printf(out, " --budget %gs", spec->budget_s);
     if (spec->gate[0]) path_word(out, " --gate ", spec->gate);
     if (spec->race) str_append(out, " --race");
+    if (spec->wait_quiet_s > 0) str_printf(out, " --wait-quiet %gs", spec->wait_quiet_s);
+    if (spec->estimand == ESTIMAND_LOADED) str_append(out, " --estimand loaded");
     append_other_workloads(out, spec);
 }
 
 static const char WAIT_QUIET[] = " --wait-quiet 10m";
 
-static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
+/* "qdyno ab -m MODEL A B C -w WORKLOAD"; arms that are NULL or "" are left out. */
+static void append_ab(struct str *out, const char *model, const char *const arm[], int arms,
+                      const char *workload)
 {
-    const struct experiment_state *x = &s->experiment;
-    char workload[600] = "tg64";
-    const char *a = s->applied[0] ? s->applied : "default", *b = proposed_line(s, a);
-    if (u->form.kind == FORM_AB) {
-        a = u->form.field[0].text;
-        b = u->form.field[1].text;
-        snprintf(workload, sizeof workload, "%s", u->form.field[2].text);
-    } else if (s->experiment_known) {
-        a = x->arm[0].line;
-        b = x->arm[1].line;
-        workload_line(experiment_workload(&x->spec, 0), workload, sizeof workload);
-    }
-    const char *model = s->experiment_known && u->form.kind != FORM_AB && x->spec.model[0] ? x->spec.model
-                                                                                           : s->model_path;
     str_append(out, "qdyno ab");
     if (model[0]) {
         str_append(out, " -m ");
         word_append(out, model);
     }
-    str_append(out, " ");
-    word_append(out, a);
-    str_append(out, " ");
-    word_append(out, b);
-    if (u->form.kind == FORM_AB && u->form.field[AB_MORE].text[0]) {
+    for (int i = 0; i < arms; i++) {
+        if (!arm[i] || !arm[i][0]) continue;
         str_append(out, " ");
-        word_append(out, u->form.field[AB_MORE].text);
-    }
-    for (int i = 2; u->form.kind != FORM_AB && s->experiment_known && i < experiment_arms(x); i++) {
-        str_append(out, " ");
-        word_append(out, x->arm[i].line);
+        word_append(out, arm[i]);
     }
     str_append(out, " -w ");
     word_append(out, workload);
-    if (u->form.kind == FORM_AB)
-        ab_options(out, &u->form);
-    else if (s->experiment_known)
-        experiment_options(out, &x->spec);
+}
+
+/* What the experiment on screen measures, or measured, with all of its flags. */
+static void append_experiment(struct str *out, const struct snapshot *s)
+{
+    const struct experiment_state *x = &s->experiment;
+    const char *arm[EXPERIMENT_ARMS];
+    char workload[600];
+    for (int i = 0; i < experiment_arms(x); i++) arm[i] = x->arm[i].line;
+    workload_line(experiment_workload(&x->spec, 0), workload, sizeof workload);
+    append_ab(out, x->spec.model[0] ? x->spec.model : s->model_path, arm, experiment_arms(x), workload);
+    experiment_options(out, &x->spec);
+}
+
+static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    const char *applied = s->applied[0] ? s->applied : "default";
+    if (f->kind != FORM_AB && s->experiment_known) {
+        append_experiment(out, s);
+        return;
+    }
+    if (f->kind == FORM_AB) {
+        const char *const typed[] = { f->field[AB_A].text, f->field[AB_B].text, f->field[AB_MORE].text };
+        append_ab(out, s->model_path, typed, COUNT_OF(typed), f->field[AB_WORKLOAD].text);
+        ab_options(out, f);
+    } else {
+        append_ab(out, s->model_path, (const char *const[]){ applied, proposed_line(s, applied) }, 2, "tg64");
+    }
     if (u->when_busy == BUSY_WAIT) str_append(out, WAIT_QUIET);
     if (u->when_busy == BUSY_LOADED) str_append(out, " --estimand loaded");
 }
@@ -188,7 +196,12 @@ static void append_command_load(struct str *out, const struct ui *u, const struc
 {
     const int i = u->view == VIEW_LOAD ? list_selected(u, s) : -1;
     if (s->load_source == LOAD_OF_SERVER) {
-        path_word(out, "qdyno dashboard --server ", s->server.url);
+        str_append(out, "qdyno dashboard --server ");
+        word_append(out, s->server.url);
+        return;
+    }
+    if (s->load_source == LOAD_OF_EXPERIMENT) {
+        append_experiment(out, s);
         return;
     }
     str_append(out, "qdyno bench -m ");
@@ -346,6 +359,13 @@ static void append_command_undo(struct str *out, const struct ui *u, const struc
     const bool tuned = u->view == VIEW_TUNE && s->tune.model[0];
     str_append(out, "qdyno apply --undo -m ");
     word_append(out, tuned ? s->tune.model : s->model_path[0] ? s->model_path : "MODEL");
+}
+
+const char *experiment_command(const struct snapshot *s, char *buf, size_t size)
+{
+    struct str out = { 0 };
+    append_experiment(&out, s);
+    return put_command(&out, buf, size);
 }
 
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size)

@@ -11,9 +11,9 @@
 static bool folded_row(struct pen *p, int item, unsigned style, const void *ctx)
 {
     const struct snapshot *s = ctx;
-    char text[160];
+    char text[CONFIG_LINE + 80];
     if (!snapshot_is_folded(s, item)) return false;
-    snprintf(text, sizeof text, "    %d more %s too uncertain to rank: press v to measure %.60s",
+    snprintf(text, sizeof text, "    %d more %s too uncertain to rank: press v to measure %s",
              s->advice_folded, s->advice_folded > 1 ? "are" : "is", s->advice[s->advice_count - 1].line);
     pen_field(p, pen_left(p), style, text);
     return true;

@@ -142,15 +142,17 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     enum { VERDICT_COLUMNS = 38, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
     const bool narrow = strip_is_narrow(in);
     int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - (narrow ? 0 : VERDICT_COLUMNS);
+    char line[CONFIG_LINE];
     struct pen p = pen_at(g, in, 0, row);
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
     if (a->failed) {
-        pen_field(&p, MIN(room, 24), ROLE_TEXT, a->line);
+        room = MIN(room, 24);
+        pen_field(&p, room, ROLE_TEXT, arm_line(&s->experiment, arm, room, line, sizeof line));
         pen_put(&p, ROLE_ERROR, " ✕ ");
         pen_field(&p, pen_left(&p), ROLE_ERROR, a->error);
         return;
     }
-    pen_field(&p, room, ROLE_TEXT, a->line);
+    pen_field(&p, room, ROLE_TEXT, arm_line(&s->experiment, arm, room, line, sizeof line));
     char text[48];
     snprintf(text, sizeof text, "%s %s", figure_number(a->rate).text, rate ? "tok/s" : metric->unit);
     pen_field_right(&p, RATE_COLUMNS, ROLE_TEXT, isfinite(a->rate) ? text : "n/a");

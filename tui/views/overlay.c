@@ -18,7 +18,7 @@ static void draw_selection(const struct pen *p, int x, int from, int to)
 
 /* The part of a field's text that fits on the screen. */
 struct field_window {
-    int head; /* columns of the beginning that are shown before the tail, with "…" as the last; 0: none */
+    int head; /* columns before the tail: the beginning of the text, with "…" as the last; 0: none */
     const char *tail; /* from here on the text is shown */
     int cursor;       /* column of the cursor */
 };
@@ -34,7 +34,7 @@ static struct field_window field_window(const struct form *f, int i, int room)
     snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
     const int columns = text_columns(before);
     if (columns <= room) return (struct field_window){ .tail = field->text, .cursor = columns };
-    const int head = f->kind == FORM_COMMAND ? room / 2 : 0;
+    const int head = f->kind == FORM_COMMAND ? room / 2 : 1;
     const int tail = room - head - (field->text[field->cursor] ? 1 : 0); /* "…" is below the cursor then */
     while (*at && text_columns(at) > tail) at += str_utf8_next(at, strlen(at), &code);
     return (struct field_window){ .head = head,
