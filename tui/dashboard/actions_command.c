@@ -165,7 +165,7 @@ struct effect action_run_typed(struct ui *ui, const char *line)
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
     char line[COMMAND_TEXT] = "";
-    if (ui->view == VIEW_QUALITY) screen_command(ui, s, line, sizeof line);
+    if (ui->view == VIEW_QUALITY) equivalent_command(DO_VIEW_QUALITY, ui, s, line, sizeof line);
     if (ui->view == VIEW_TUNE && !s->tune.running) snprintf(line, sizeof line, "%s", s->tune.confirm);
     const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
     form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });

@@ -105,7 +105,8 @@ static void writing_start(struct dashboard *d, const struct job *j)
 
 static void command_log(struct dashboard *d, const char *command)
 {
-    background_log(d->background, LOG_INFO, "$ %s", command);
+    char text[COMMAND_TEXT];
+    background_log(d->background, LOG_INFO, "$ %s", command_for_shell(&d->ui, command, text, sizeof text));
 }
 
 static void command_run(struct dashboard *d, const struct effect *e)
@@ -214,6 +215,7 @@ static bool effect_is_whole(const struct effect *e)
 void effect_apply(struct dashboard *d, const struct effect *e)
 {
     const unsigned r = e->requests;
+    char shell[COMMAND_TEXT];
     if (!effect_is_whole(e)) {
         dashboard_message(d, true, "%s", effect_too_long().message);
         return;
@@ -222,7 +224,8 @@ void effect_apply(struct dashboard *d, const struct effect *e)
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
-    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) dashboard_message(d, false, "$ %s", e->command);
+    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING))
+        dashboard_message(d, false, "$ %s", command_for_shell(&d->ui, e->command, shell, sizeof shell));
     if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, e->command);
     screen_requests(d, r);
     measuring_requests(d, r, &e->job);

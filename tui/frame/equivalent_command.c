@@ -361,6 +361,19 @@ static void append_command_undo(struct str *out, const struct ui *u, const struc
     word_append(out, tuned ? s->tune.model : s->model_path[0] ? s->model_path : "MODEL");
 }
 
+const char *command_for_shell(const struct ui *u, const char *command, char *buf, size_t size)
+{
+    static const char PROGRAM[] = "qdyno ";
+    struct str out = { 0 };
+    if (u->db_path && str_starts(command, PROGRAM)) {
+        path_word(&out, "qdyno --db ", u->db_path);
+        str_append(&out, " ");
+        command += strlen(PROGRAM);
+    }
+    str_append(&out, command);
+    return put_command(&out, buf, size);
+}
+
 const char *experiment_command(const struct snapshot *s, char *buf, size_t size)
 {
     struct str out = { 0 };
@@ -385,8 +398,9 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
         [FORM_RESUME] = DO_RESUME
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
+    char command[COMMAND_TEXT];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
-    return equivalent_command(a, u, s, buf, size);
+    return command_for_shell(u, equivalent_command(a, u, s, command, sizeof command), buf, size);
 }
 
 const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
@@ -430,9 +444,9 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         if (ui_advice(u, s)) str_append(&out, ui_advice(u, s)->check);
         break;
     case DO_MODEL:
-        path_word(&out, "qdyno dashboard -m ",
-                  u->form.kind == FORM_MODEL && !u->form.field[0].error[0] ? u->form.field[0].text : "FILE");
-        break;
+        if (u->form.kind == FORM_MODEL && !u->form.field[0].error[0])
+            path_word(&out, "qdyno dashboard -m ", u->form.field[0].text);
+        break; /* until a file is chosen, no command opens it */
     case DO_VIEW_QUALITY: append_command_quality(&out, u, s, false); break;
     case DO_MODEL_TEXT: append_command_quality(&out, u, s, true); break;
     case DO_VIEW_LOAD: append_command_load(&out, u, s); break;

@@ -425,6 +425,7 @@ struct ui {
     char made[MODEL_PATH];    /* the model file quantized last, "" none */
     const char *default_arm[2],
         *default_workload; /* of the command line, for the next A/B; NULL: not given */
+    const char *db_path;   /* of the command line; NULL: a shell uses the same database without a flag */
 };
 
 /* Usage of the command typed into the form, or the names of commands that begin so. Returns buf. */
@@ -540,6 +541,10 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
  * buf. */
 const char *memory_command(const struct snapshot *s, char *buf, size_t size);
 const char *experts_command(const struct snapshot *s, char *buf, size_t size);
+
+/* A command of this dashboard as a person can run it in a shell: with the database that the dashboard uses.
+ * "" when it does not fit. Returns buf. */
+const char *command_for_shell(const struct ui *u, const char *command, char *buf, size_t size);
 
 /* The command line of the experiment on screen. Returns buf. */
 const char *experiment_command(const struct snapshot *s, char *buf, size_t size);

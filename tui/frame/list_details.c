@@ -159,8 +159,7 @@ static void job_details(struct text_page *p, const struct ui *u, const struct sn
     struct queued_job now;
     const int first = snapshot_running_job(s, &now);
     const struct queued_job *j = i < first ? &now : &s->queue[i - first];
-    char text[64];
-    (void)u;
+    char text[64], command[COMMAND_TEXT], shell[COMMAND_TEXT];
     snprintf(text, sizeof text, i < first ? "runs now" : "%d of %d waiting", i - first + 1, s->queued);
     snprintf(p->title, sizeof p->title, "Job: %s", j->kind);
     put_line(p, "position", text);
@@ -168,7 +167,8 @@ static void job_details(struct text_page *p, const struct ui *u, const struct sn
     snprintf(text, sizeof text, "%" PRId64, j->run_id);
     if (j->run_id) put_line(p, "run", text);
     text_page_put(p, PAGE_PLAIN, " ");
-    text_page_put(p, PAGE_PLAIN, "$ qdyno %s", j->line);
+    snprintf(command, sizeof command, "qdyno %.*s", (int)(sizeof command - sizeof "qdyno "), j->line);
+    text_page_put(p, PAGE_PLAIN, "$ %s", command_for_shell(u, command, shell, sizeof shell));
     text_page_put(p, PAGE_PLAIN, " ");
     text_page_put(p, PAGE_DIM, i < first ? "s stops it." : "x removes it, + and - move it.");
 }

@@ -244,9 +244,10 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s, c
 
 static void box_advice(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
+    char note[64];
     /* a prediction stands beside rates that were measured under load: it has to say what it is */
     struct rect in = grid_box(g, area, s->advice_count ? "Advice (~ predicted, when quiet)" : "Advice",
-                              s->advice_count ? snapshot_caution(s) : NULL);
+                              s->advice_count ? advice_note(s, note, sizeof note) : NULL);
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0]   ? s->advice_state
