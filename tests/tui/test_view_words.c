@@ -201,6 +201,11 @@ static void arms_show_where_they_differ(void **state)
     for (int i = 0; i < 2; i++)
         snprintf(s->experiment.arm[i].line, sizeof s->experiment.arm[i].line,
                  "model=a-model-with-a-long-name-for-a-server,engine=openai,url=http://127.0.0.1:808%d", i);
+    s->advice[0].prediction.plan.ctx = 4096;
+    u.view = VIEW_ADVICE; /* a search shows another memory of the same configuration */
+    char *advice = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(advice, "memory: with 4096 tokens");
+    free(advice);
     for (int v = 0; v < 2; v++) {
         u.view = v ? VIEW_AB : VIEW_LIVE;
         char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);

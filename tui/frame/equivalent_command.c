@@ -108,10 +108,11 @@ static void append_command_ab(struct str *out, const struct ui *u, const struct 
 
 static void append_command_push(struct str *out, const struct ui *u, const struct snapshot *s)
 {
-    str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
     const char *url = u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url;
     char shown[HTTP_SHOWN_MAX];
-    word_append(out, url[0] ? http_url_shown(url, HTTP_SHOW_PATH, shown) : "URL");
+    if (!url[0]) return; /* until an address is typed, no command does it */
+    str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
+    word_append(out, http_url_shown(url, HTTP_SHOW_PATH, shown));
 }
 
 static void model_word(struct str *out, const struct snapshot *s)

@@ -94,9 +94,11 @@ static const char *refuse_kernels(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_push(const struct ui *u, const struct snapshot *s)
 {
+    const struct run_line *r = ui_run(u, s);
     if (u->read_only) return READ_ONLY;
     if (s->pushing) return "a push is running already";
     if (!ui_run_id(u, s)) return "there is no result to push: b starts an A/B";
+    if (r && strcmp(r->kind, "ab")) return "only an A/B can be pushed: select one (Enter shows this run)";
     if (u->view != VIEW_HISTORY && snapshot_is_running(s)) return "the experiment has not finished";
     return "";
 }
