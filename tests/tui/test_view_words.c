@@ -198,9 +198,10 @@ static void arms_show_where_they_differ(void **state)
     (void)state;
     struct snapshot *s = fixture_running();
     struct ui u = { .view = VIEW_AB };
+    for (int i = 0; i < 2; i++) s->experiment.arm[i].ready = true; /* "loaded" stands beside the line */
     for (int i = 0; i < 2; i++)
         snprintf(s->experiment.arm[i].line, sizeof s->experiment.arm[i].line,
-                 "model=a-model-with-a-long-name-for-a-server,engine=openai,url=http://127.0.0.1:808%d", i);
+                 "model=SmolLM2-135M-Instruct.Q4_1,engine=openai,url=http://127.0.0.1:808%d", i);
     s->advice[0].prediction.plan.ctx = 4096;
     u.view = VIEW_ADVICE; /* a search shows another memory of the same configuration */
     char *advice = draw(s, &u, 120, 36, GLYPHS_BRAILLE);

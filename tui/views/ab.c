@@ -123,9 +123,13 @@ static void row_config(struct grid *g, struct rect in, int row, const struct exp
     char line[CONFIG_LINE];
     struct pen p = pen_at(g, in, 0, row);
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c  ", 'A' + arm);
-    pen_put(&p, ROLE_TEXT, arm_line(x, arm, pen_left(&p), line, sizeof line));
-    if (a->recipe[0]) pen_printf(&p, ROLE_DIM, "   recipe %s", a->recipe);
-    pen_printf(&p, ROLE_DIM, "   %s", a->failed ? "" : a->ready ? "loaded" : a->cells ? "" : "loading");
+    char recipe[sizeof a->recipe + 16] = "";
+    if (a->recipe[0]) snprintf(recipe, sizeof recipe, "   recipe %s", a->recipe);
+    const char *state = a->failed || (a->cells && !a->ready) ? "" : a->ready ? "   loaded" : "   loading";
+    const int beside = text_columns(recipe) + text_columns(state);
+    pen_put(&p, ROLE_TEXT, arm_line(x, arm, MAX(pen_left(&p) - beside, 3), line, sizeof line));
+    pen_put(&p, ROLE_DIM, recipe);
+    pen_put(&p, ROLE_DIM, state);
 }
 
 /* With more than two arms each has one row, with as many figures as fit. */
