@@ -39,12 +39,13 @@ enum err_code db_model_put(struct db *d, const char *sha256, const char *name, c
 enum err_code db_machine_get(struct db *d, const char *machine_id, char **json, struct err *why);
 
 /* A run: one invocation of bench, ab, eval, tune. */
+enum { RUN_LABEL = 1024 };
 struct run_row {
     int64_t id;
     char kind[16];  /* "ab" "bench" "eval" */
     char state[16]; /* "running" "done" "stopped" "failed" "interrupted" */
     char machine[16], model_sha256[65], model_name[128], workload[576],
-        label[128]; /* label: arms, for lists */
+        label[RUN_LABEL]; /* label: arms, for lists */
     char metric[48];
     uint64_t seed;
     char verdict[16];             /* "" until there is one */

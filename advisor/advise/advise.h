@@ -187,13 +187,15 @@ struct advice {
     char line[CONFIG_LINE];
     struct prediction prediction;
     double score;
-    char reason[640];  /* "decode is limited by memory: half the bytes, about twice the speed" */
-    char caution[640]; /* "changes answers: quality not measured"; "" when there is nothing to note */
+    char reason[3 * CONFIG_LINE /
+                2];            /* "decode is limited by memory: half the bytes, about twice the speed" */
+    char caution[CONFIG_LINE]; /* "changes answers: quality not measured"; "" when there is nothing to note */
     /* KL divergence against the unchanged file on the model's text, nats per token: 0 when answers are the
      * same, NAN: not measured */
     double kld;
-    char text[64]; /* name of the text that its loss was measured on; "": it was not, or answers are the same
-                    */
+    char text[TEXT_LABEL]; /* name of the text that its loss was measured on; "": it was not, or answers are
+                            * the same
+                            */
     /* It was measured on another text than the model's only: `text` names that, foreign_kld is the loss, and
      * kld is NAN. */
     bool foreign;
@@ -269,7 +271,7 @@ int64_t rule_case_memory(const struct rule_case *c);
 /* The result of one rule for one case. */
 struct rule_finding {
     const char *rule; /* its name in RULES */
-    char advice[256], reason[320], evidence[256];
+    char advice[256], reason[320], evidence[WORKLOAD_LINE + 256];
     char check[768]; /* "" when it can only be checked on the machine itself */
 };
 enum { RULES_MAX = 32 };
@@ -290,7 +292,7 @@ struct trouble_case {
     int n_devices;
 };
 struct trouble {
-    char found[256], advice[256];
+    char found[RUN_LABEL + 80], advice[256];
 };
 enum { TROUBLES_MAX = 16 };
 /* A pure function. Returns the number of troubles found. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "advisor/run/run.h"
+#include "base/cut/cut.h"
 #include "db/db.h"
 #include "engine/parallel/parallel.h"
 #include "engine/arch/arch.h"
@@ -37,7 +38,7 @@ static void health_report(const struct health_case *c, enum health_state state, 
     struct health_finding f = { .state = state, .advice = advice };
     va_list args;
     va_start(args, fmt);
-    vsnprintf(f.found, sizeof f.found, fmt, args);
+    text_cutv(f.found, sizeof f.found, fmt, args);
     va_end(args);
     c->report(c->ctx, &f);
 }

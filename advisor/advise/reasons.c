@@ -2,9 +2,11 @@
  * measured of it. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advisor/advise/adviser.h"
+#include "base/cut/cut.h"
 
 static bool changes_answers(const struct config *c)
 {
@@ -16,13 +18,18 @@ static bool changes_answers(const struct config *c)
 static void reason_append(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void reason_append(struct str *s, const char *fmt, ...)
 {
-    char text[320];
+    char *text = NULL;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    const int n = vasprintf(&text, fmt, args);
     va_end(args);
+    if (n < 0) {
+        memory_short_set();
+        return;
+    }
     if (s->len) str_append(s, "; ");
     str_append(s, text);
+    free(text);
 }
 
 static void reason_add_evidence(const struct adviser *a, const struct advice *v, struct str *s)
@@ -32,18 +39,17 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
     if (v->prediction.on_gpu || !e) return;
     const bool faster = e->found.candidate_rate > e->found.current_rate;
     if (v->found && !e->found.better && faster)
-        reason_append(
-            s,
-            "kept by the newest search, run %lld, which timed %.3g tok/s of it and %.3g of %.60s, but "
-            "did not prove that faster%s%.60s",
-            (long long)e->found.run, e->found.current_rate, e->found.candidate_rate, e->found.candidate,
-            *e->found.load ? ", on a busy machine: " : "", e->found.load);
+        reason_append(s,
+                      "kept by the newest search, run %lld, which timed %.3g tok/s of it and %.3g of %s, but "
+                      "did not prove that faster%s%s",
+                      (long long)e->found.run, e->found.current_rate, e->found.candidate_rate,
+                      e->found.candidate, *e->found.load ? ", on a busy machine: " : "", e->found.load);
     else if (v->found)
-        reason_append(s, "%s by the newest search, run %lld%s%.90s",
+        reason_append(s, "%s by the newest search, run %lld%s%s",
                       e->found.better ? "found and confirmed" : "kept as the best", (long long)e->found.run,
                       *e->found.load ? ", on a busy machine: " : "", e->found.load);
     else if (faster && !e->found.better && e->found.run && !strcmp(v->line, e->found.candidate))
-        reason_append(s, "the newest search, run %lld, timed %.3g tok/s of it (%.3g of %.60s), unconfirmed",
+        reason_append(s, "the newest search, run %lld, timed %.3g tok/s of it (%.3g of %s), unconfirmed",
                       (long long)e->found.run, e->found.candidate_rate, e->found.current_rate, e->found.line);
     if (v->decode.cells)
         reason_append(s,
@@ -55,7 +61,7 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
         reason_append(s, "measured in %d run%s, the newest is run %lld", v->decode.runs,
                       v->decode.runs > 1 ? "s" : "", (long long)v->decode.run[0]);
     else if (*evidence_elsewhere(e, v->line, v->prediction.depth, elsewhere, sizeof elsewhere))
-        reason_append(s, "predicted for %d tokens in the cache; measured: %.120s", v->prediction.depth,
+        reason_append(s, "predicted for %d tokens in the cache; measured: %s", v->prediction.depth,
                       elsewhere);
 }
 
@@ -106,7 +112,7 @@ void advice_set_reason(const struct adviser *a, struct advice *v)
             reason_append(&s, "the unchanged file: each token reads %s, and %s is the limit", now,
                           p->decode_bound_by_memory ? "memory" : "arithmetic");
     }
-    snprintf(v->reason, sizeof(v->reason), "%s", str_text(&s));
+    text_cut(v->reason, sizeof v->reason, str_text(&s));
     str_free(&s);
 }
 
@@ -132,8 +138,7 @@ static void reason_add_foreign(const struct adviser *a, const struct advice *v, 
     const struct quality_text *t = &a->o->answer_klds->text;
     char measured[TEXT_LABEL], usual[TEXT_LABEL];
     const bool changed = !strcmp(l->text.name, t->name);
-    reason_append(s,
-                  "changes answers: KL divergence measured on %.60s (run %lld); this model's text is %.60s%s",
+    reason_append(s, "changes answers: KL divergence measured on %s (run %lld); this model's text is %s%s",
                   quality_text_label(measured, l->text.name, l->text.sha256), (long long)l->run_id,
                   quality_text_label(usual, t->name, t->sha256), changed ? ", which has changed since" : "");
     put_measure(a, v, s);
@@ -150,7 +155,7 @@ static void reason_add_kld(const struct adviser *a, const struct advice *v, stru
     } else if (l->foreign) {
         reason_add_foreign(a, v, l, s);
     } else {
-        reason_append(s, "changes answers: KL divergence %.2g nats on %.60s, measured by run %lld%s", l->kld,
+        reason_append(s, "changes answers: KL divergence %.2g nats on %s, measured by run %lld%s", l->kld,
                       quality_text_label(text, l->text.name, l->text.sha256), (long long)l->run_id,
                       adviser_kld_penalty(a, l->kld) > 0 ? ", above the limit" : "");
     }
@@ -178,7 +183,7 @@ void advice_set_caution(const struct adviser *a, struct advice *v)
     reason_add_kld(a, v, &s);
     if (a->shape.random_weights)
         reason_append(&s, "the model has random weights: quality figures mean nothing");
-    snprintf(v->caution, sizeof(v->caution), "%s", str_text(&s));
+    text_cut(v->caution, sizeof v->caution, str_text(&s));
     str_free(&s);
 }
 
@@ -190,5 +195,5 @@ void advice_set_loss(const struct adviser *a, struct advice *v)
     v->foreign = l && l->foreign;
     v->foreign_kld = l && l->foreign ? l->kld : (double)NAN;
     char text[TEXT_LABEL];
-    if (l) snprintf(v->text, sizeof v->text, "%.63s", quality_text_label(text, l->text.name, l->text.sha256));
+    if (l) text_cut(v->text, sizeof v->text, quality_text_label(text, l->text.name, l->text.sha256));
 }

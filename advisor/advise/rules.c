@@ -10,6 +10,7 @@
 
 #include "advisor/advise/accelerators.h"
 #include "advisor/advise/machine_limit.h"
+#include "base/cut/cut.h"
 #include "engine/plan/plan.h"
 
 static void text_set(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -17,7 +18,7 @@ static void text_set(char *to, size_t size, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(to, size, fmt, args);
+    text_cutv(to, size, fmt, args);
     va_end(args);
 }
 #define SET(field, ...) text_set(field, sizeof(field), __VA_ARGS__)
@@ -328,7 +329,7 @@ static bool finding_set_effect(struct rule_finding *f, const struct rule_case *c
                                  : "%s=%s was not shown to be faster with this model on this machine",
         k->key, x.value);
     SET(f->evidence,
-        "run %lld: %s=%s changed %s on %.40s by %+.1f %% [%+.1f, %+.1f] (90 %% interval, %d block%s)",
+        "run %lld: %s=%s changed %s on %s by %+.1f %% [%+.1f, %+.1f] (90 %% interval, %d block%s)",
         (long long)x.run, k->key, x.value, x.metric, x.workload, stats_percent(x.log_ratio.estimate),
         stats_percent(x.log_ratio.lower), stats_percent(x.log_ratio.upper), x.blocks, str_plural(x.blocks));
     struct str arms = { 0 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cut/cut.h"
 #include "db/db.h"
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
@@ -21,9 +22,9 @@ static void trouble_set(struct trouble *t, const char *advice, const char *fmt, 
 {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(t->found, sizeof t->found, fmt, args);
+    text_cutv(t->found, sizeof t->found, fmt, args);
     va_end(args);
-    snprintf(t->advice, sizeof t->advice, "%s", advice);
+    text_cut(t->advice, sizeof t->advice, advice);
 }
 
 static bool find_swapping(struct trouble *t, const struct trouble_case *c)
@@ -162,7 +163,7 @@ static bool find_missing_opencl(struct trouble *t, const struct trouble_case *c)
         const char *advice = "install the vendor's OpenCL driver";
         for (size_t k = 0; k < COUNT_OF(ICDS); k++)
             if (!strcmp(u->vendor, ICDS[k].vendor)) advice = ICDS[k].advice;
-        trouble_set(t, advice, "%.80s at %s: %s", u->name, u->bus,
+        trouble_set(t, advice, "%s at %s: %s", u->name, u->bus,
                     c->n_devices ? "no OpenCL platform has a device for it" : "no OpenCL driver");
         return true;
     }
@@ -174,7 +175,7 @@ static bool find_missing_opencl(struct trouble *t, const struct trouble_case *c)
 static bool label_compares_recipes(const char *label)
 {
     static const char BETWEEN[] = " vs ";
-    char line[2][256], recipe[2][CONFIG_VALUE * 2];
+    char line[2][RUN_LABEL], recipe[2][CONFIG_VALUE * 2];
     struct config c;
     const char *cut = strstr(label, BETWEEN);
     if (!cut) return false;
@@ -202,7 +203,7 @@ static bool find_slower_quantized(struct trouble *t, const struct trouble_case *
             t,
             "unpacking costs more time than the smaller weights save: use q8_0 or q4_0 instead of K and codebook "
             "formats, use all cores, and ask `qdyno advise`",
-            "run %lld: %.80s was slower (x %.2f)", (long long)r->id, r->label, r->effect_ratio);
+            "run %lld: %s was slower (x %.2f)", (long long)r->id, r->label, r->effect_ratio);
         return true;
     }
     return false;

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cut/cut.h"
+
 struct experiment_state *state_edit(struct experiment *x)
 {
     pthread_mutex_lock(&x->lock);
@@ -97,15 +99,20 @@ static bool any_arm(const struct experiment *x)
 
 /* ---------------------------------------------------------------- the run's row */
 
-/* "A vs B vs C" for lists of runs, with as much of each line as fits. */
+/* "A vs B vs C" for lists of runs. Runs of the same label count as the same experiment, so lines are cut only
+ * where they do not fit, to equal parts. */
 static void label_of(const struct experiment_state *s, char *buf, size_t size)
 {
-    const int room = (int)size / s->spec.arms - 5;
-    int n = 0;
-    char line[CONFIG_LINE + WORKLOAD_LINE];
+    static const char BETWEEN[] = " vs ";
+    char line[CONFIG_LINE + WORKLOAD_LINE], part[CONFIG_LINE + WORKLOAD_LINE];
+    size_t all = 0, n = 0;
     for (int i = 0; i < s->spec.arms; i++)
-        n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room,
-                      experiment_arm_line(s, i, line, sizeof(line)));
+        all += strlen(experiment_arm_line(s, i, line, sizeof line)) + strlen(BETWEEN);
+    const size_t room = all < size ? sizeof part : size / (size_t)s->spec.arms - strlen(BETWEEN);
+    for (int i = 0; i < s->spec.arms; i++) {
+        text_cut(part, room, experiment_arm_line(s, i, line, sizeof line));
+        n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? BETWEEN : "", part);
+    }
 }
 
 /* What is stored with an arm's model. It is made from the state, because the process and its answer are gone
@@ -158,7 +165,7 @@ static enum err_code experiment_begin_run(struct experiment *x)
     const struct experiment_state *s = &x->state;
     struct capsule_arm arm[EXPERIMENT_ARMS];
     json_t *description[EXPERIMENT_ARMS];
-    char workload[576], label[128];
+    char workload[576], label[RUN_LABEL];
     bool known = false;
     label_of(s, label, sizeof(label));
     for (int i = 0; i < s->spec.arms; i++) {

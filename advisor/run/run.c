@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cut/cut.h"
+
 /* ---------------------------------------------------------------- arms */
 
 /* What is known of one config of the run. Texts are copies: callers may reuse theirs. */
@@ -108,7 +110,7 @@ static enum err_code row_insert(struct run *r, const struct run_spec *s, struct 
     snprintf(r->row.model_sha256, sizeof r->row.model_sha256, "%s", known->sha256);
     snprintf(r->row.model_name, sizeof r->row.model_name, "%s", known->model_name);
     snprintf(r->row.workload, sizeof r->row.workload, "%s", s->workload);
-    snprintf(r->row.label, sizeof r->row.label, "%s", s->label);
+    text_cut(r->row.label, sizeof r->row.label, s->label);
     snprintf(r->row.metric, sizeof r->row.metric, "%s", s->metric ? s->metric : "");
     r->row.spec_json = (char *)s->spec_json; /* read by db_run_insert_locked only; never freed here */
     const enum err_code rc = db_run_insert_locked(r->db, holder, &r->row, why);

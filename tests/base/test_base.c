@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/cut/cut.h"
 #include "base/fields/fields.h"
 #include "tests/check.h"
 
@@ -450,9 +451,31 @@ static void field_tables(void **state)
     json_decref(empty);
 }
 
+/* A text that does not fit says so, and no character is left incomplete. */
+static void cut_texts(void **state)
+{
+    (void)state;
+    char out[8];
+    CHECK(text_cut(out, sizeof out, "1234567"));
+    assert_string_equal(out, "1234567");
+    CHECK(!text_cut(out, sizeof out, "12345678"));
+    assert_string_equal(out, "1234…");
+    CHECK(!text_cut(out, sizeof out, "123ä5678")); /* ä: two bytes, and only one is left */
+    assert_string_equal(out, "123…");
+    CHECK(!text_cut(out, 4, "12345"));
+    assert_string_equal(out, "…");
+    CHECK(text_cut(out, sizeof out, NULL));
+    assert_string_equal(out, "");
+    CHECK(text_cutf(out, sizeof out, "%d of %d", 1, 2));
+    assert_string_equal(out, "1 of 2");
+    CHECK(!text_cutf(out, sizeof out, "%d of %d", 10, 2000));
+    assert_string_equal(out, "10 o…");
+}
+
 int main(void)
 {
     const struct CMUnitTest TESTS[] = {
+        cmocka_unit_test(cut_texts),
         cmocka_unit_test(numbers),
         cmocka_unit_test(bytes_print),
         cmocka_unit_test(spelling),

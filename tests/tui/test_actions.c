@@ -268,6 +268,35 @@ static void a_short_budget_is_said_before_the_start(void **state)
     free(s);
 }
 
+/* A command on screen runs in a shell as it is: with the database of the dashboard, quoted, and with the
+ * flags of what runs and not of the next start. */
+static void commands_run_in_a_shell(void **state)
+{
+    (void)state;
+    char line[COMMAND_TEXT];
+    struct queued_job now;
+    struct snapshot *s = fixture_running();
+    struct ui u = { .view = VIEW_AB, .db_path = "/my data/q.db", .when_busy = BUSY_LOADED };
+    snprintf(s->experiment.spec.model, sizeof s->experiment.spec.model, "/my models/it's.gguf");
+    s->experiment.spec.wait_quiet_s = 600;
+    snprintf(s->experiment.arm[1].line, sizeof s->experiment.arm[1].line, "q4_0,calib=/a b.gguf");
+    equivalent_command(DO_NEW_AB, &u, s, line, sizeof line);
+    CHECK_CONTAINS(line, "-m '/my models/it'\\''s.gguf'");
+    CHECK_CONTAINS(line, " --wait-quiet 600s");
+    CHECK(!strstr(line, "--estimand"));
+    CHECK(snapshot_running_job(s, &now));
+    CHECK_STR(now.line, line + strlen("qdyno "));
+    CHECK_CONTAINS(now.line, " 'q4_0,calib=/a b.gguf' -w ");
+    CHECK_EQ(now.run_id, s->experiment.run_id);
+    u.view = VIEW_HISTORY;
+    CHECK_STR(screen_command(&u, s, line, sizeof line), "qdyno --db '/my data/q.db' history");
+    CHECK_STR(command_for_shell(&u, "", line, sizeof line), "");
+    form_show(&u.form, FORM_MODEL, NULL);
+    snprintf(u.form.field[0].error, sizeof u.form.field[0].error, "no such file");
+    CHECK_STR(screen_command(&u, s, line, sizeof line), ""); /* no placeholder that a shell refuses */
+    free(s);
+}
+
 /* A field has ✓ only after the command's own check, and what that refuses does not start. */
 static void the_command_checks_the_form(void **state)
 {
@@ -372,6 +401,7 @@ int main(void)
         cmocka_unit_test(the_running_load_changes),
         cmocka_unit_test(an_undecided_run_continues_with_more_time),
         cmocka_unit_test(a_short_budget_is_said_before_the_start),
+        cmocka_unit_test(commands_run_in_a_shell),
         cmocka_unit_test(the_command_checks_the_form),
         cmocka_unit_test(a_long_command_is_whole_or_refused),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),

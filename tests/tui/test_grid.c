@@ -37,7 +37,7 @@ static void clipping(void **state)
     grid_put(&g, (struct rect){ -5, -5, 100, 100 }, 4, 4, 'n', ROLE_TEXT);
     grid_put(&g, (struct rect){ 4, 2, 100, 100 }, 1, 0, 'm', ROLE_TEXT);
     grid_put(&g, (struct rect){ 4, 2, 100, 100 }, 2, 0, 'm', ROLE_TEXT);
-    check_text(&g, "  z\n abc\n     m\n");
+    check_text(&g, "  z\n ab…\n     m\n");
     grid_close(&g);
 }
 
@@ -47,10 +47,10 @@ static void wide_characters(void **state)
     struct grid g = open_grid(4, 2, GLYPHS_BRAILLE);
     struct pen p = pen_at(&g, grid_area(&g), 0, 0);
     pen_put(&p, ROLE_TEXT, "a日本");
-    check_text(&g, "a日\n\n"); /* a wide character with one column left is not drawn */
+    check_text(&g, "a日…\n\n"); /* a wide character with one column left is not drawn */
     CHECK_EQ(g.cells[2].code, 0);
     grid_put(&g, grid_area(&g), 2, 0, 'x', ROLE_TEXT); /* overwrites half of the wide character */
-    check_text(&g, "a x\n\n");
+    check_text(&g, "a x…\n\n");
     CHECK_EQ(text_columns("a日e\xcc\x81"), 4);
     grid_close(&g);
 }
@@ -198,7 +198,38 @@ static void wrapping(void **state)
     grid_clear(&g);
     CHECK_EQ(grid_wrap(&g, grid_area(&g), ROLE_TEXT, ""), 0);
     CHECK_EQ(grid_wrap(&g, (struct rect){ 0, 0, 10, 1 }, ROLE_TEXT, "one two three four"), 1);
+    check_text(&g, "one two…\n\n\n");
+    grid_clear(&g);
+    grid_wrap(&g, (struct rect){ 0, 0, 10, 2 }, ROLE_TEXT, "one two twelveletters!"); /* a word is cut */
+    check_text(&g, "one two\ntwelvelet…\n\n");
+    grid_clear(&g);
+    grid_wrap(&g, (struct rect){ 0, 0, 7, 1 }, ROLE_TEXT, "one two"); /* it fits exactly */
     check_text(&g, "one two\n\n\n");
+    grid_close(&g);
+}
+
+/* A row of several texts ends with "…" where one of them did not fit, also when none of its letters did. */
+static void rows_that_are_cut(void **state)
+{
+    (void)state;
+    struct grid g = open_grid(8, 1, GLYPHS_BRAILLE);
+    struct pen p = pen_at(&g, grid_area(&g), 0, 0);
+    pen_put(&p, ROLE_TEXT, "12345678");
+    check_text(&g, "12345678\n");
+    pen_put(&p, ROLE_TEXT, "  ");
+    check_text(&g, "12345678\n"); /* no letter is missing */
+    pen_put(&p, ROLE_TEXT, "9");
+    check_text(&g, "1234567…\n");
+    grid_clear(&g);
+    p = pen_at(&g, grid_area(&g), 0, 0);
+    pen_put(&p, ROLE_TEXT, "123456");
+    pen_field(&p, 4, ROLE_TEXT, "abcd"); /* the field is longer than the row */
+    check_text(&g, "123456a…\n");
+    grid_clear(&g);
+    p = pen_at(&g, grid_area(&g), 0, 0);
+    pen_put(&p, ROLE_TEXT, "12345678");
+    pen_field(&p, 3, ROLE_TEXT, "abc");
+    check_text(&g, "1234567…\n");
     grid_close(&g);
 }
 
@@ -227,6 +258,7 @@ int main(void)
         cmocka_unit_test(glyph_levels),
         cmocka_unit_test(numbers),
         cmocka_unit_test(wrapping),
+        cmocka_unit_test(rows_that_are_cut),
         cmocka_unit_test(impossible_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

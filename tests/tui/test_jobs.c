@@ -4,6 +4,7 @@
 #include "tests/check.h"
 #include "tui/dashboard/background.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -116,6 +117,48 @@ static void alerts_are_logged_once(void **state)
     }
 }
 
+/* A run is in the history while it runs, and has ended there when it has. */
+static void a_running_run_is_in_the_history(void **state)
+{
+    char path[] = "/tmp/qdyno-test-jobs-XXXXXX", beside[sizeof path + 8];
+    struct err why;
+    struct background *b;
+    struct db *d, *holder;
+    static struct snapshot s;
+    struct run_row r = { .kind = "ab", .state = "running", .machine = "m", .effect_ratio = NAN };
+    (void)state;
+    const int fd = mkstemp(path);
+    CHECK_GE(fd, 0);
+    memset(r.label, 'c', sizeof r.label - 1);
+    CHECK_OK(db_open(&d, path, &why));
+    CHECK_OK(db_open(&holder, path, &why));
+    CHECK_OK(db_machine_put(d, "m", "{}", &why));
+    CHECK_OK(background_open(&b, path, &why));
+    job_read_runs(b, &(struct job){ 0 });
+    background_copy(b, &s);
+    CHECK_EQ(s.run_count, 0);
+    CHECK_OK(db_run_insert_locked(d, holder, &r, &why)); /* as a process that measures it does */
+    job_read_runs(b, &(struct job){ 0 });
+    background_copy(b, &s);
+    CHECK_EQ(s.run_count, 1);
+    CHECK_STR(s.run[0].state, "running");
+    CHECK_STR(s.run[0].label, r.label); /* whole */
+    CHECK_OK(db_run_finish(d, r.id, "done", "better", 1.2, NULL, &why));
+    job_read_runs(b, &(struct job){ 0 });
+    background_copy(b, &s);
+    CHECK_STR(s.run[0].state, "done");
+    CHECK_STR(s.run[0].verdict, "better");
+    background_close(b);
+    db_close(holder);
+    db_close(d);
+    close(fd);
+    static const char *const BESIDE[] = { "", "-wal", "-shm", "-holds" };
+    for (size_t i = 0; i < COUNT_OF(BESIDE); i++) {
+        snprintf(beside, sizeof beside, "%s%s", path, BESIDE[i]);
+        unlink(beside);
+    }
+}
+
 /* A read that began before the filter changed is dropped, so rows never come back for a moment. */
 static void runs_of_an_older_filter_are_dropped(void **state)
 {
@@ -172,8 +215,10 @@ static void a_newer_check_supersedes_an_older_one(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_newer_check_supersedes_an_older_one),
-                                        cmocka_unit_test(in_order), cmocka_unit_test(log_keeps_the_newest),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_running_run_is_in_the_history),
+                                        cmocka_unit_test(a_newer_check_supersedes_an_older_one),
+                                        cmocka_unit_test(in_order),
+                                        cmocka_unit_test(log_keeps_the_newest),
                                         cmocka_unit_test(alerts_are_logged_once),
                                         cmocka_unit_test(runs_of_an_older_filter_are_dropped) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -284,6 +284,10 @@ static void shortened_lines_stay_different(void **state)
     CHECK_CONTAINS(row[0], "kv=q8_0");
     CHECK_CONTAINS(row[2], "hugepages=all");
     CHECK_CONTAINS(row[3], "repack=off");
+    /* what both arms of one line have gives way */
+    assert_string_equal(
+        text_shorten("q8_0,threads=2,numa=off vs q4_0,threads=2,numa=off", NULL, 0, 20, short_line[0], 200),
+        "q8_0,… vs q4_0,…");
     assert_string_equal(text_shorten("abcdefghijklmnop", NULL, 0, 9, short_line[0], 200), "abcd…mnop");
 }
 

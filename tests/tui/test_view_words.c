@@ -133,12 +133,114 @@ static void disturbed_blocks_are_one_message(void **state)
     free(s);
 }
 
+/* The view of a server is about the server, the other views are about this machine. */
+static void the_title_names_the_server(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_server();
+    struct ui u = { .view = VIEW_LOAD };
+    char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, " qdyno  server 127.0.0.1:8080  stories15M  ");
+    CHECK_CONTAINS(text, "● 8 running, 3 waiting");
+    free(text);
+    s->server.live.running = s->server.live.waiting = 0;
+    text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "○ idle");
+    free(text);
+    snprintf(s->server.status, sizeof s->server.status, "draining");
+    text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "● draining");
+    free(text);
+    u.view = VIEW_MODEL;
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "stories15M-f16.gguf");
+    CHECK(!strstr(text, "server 127"));
+    free(text);
+    free(s);
+}
+
+/* A load over HTTP: its title names the server, what a client cannot see is said so, and the keys that change
+ * the server are refused. */
+static void a_load_over_http_says_what_it_cannot_know(void **state)
+{
+    (void)state;
+    char refusal[300];
+    struct err why;
+    struct snapshot *s = fixture_load();
+    struct ui u = { .view = VIEW_LOAD };
+    struct experiment_state *x = &s->experiment;
+    x->live.settings[0] = '\0';
+    x->live.steps = 0;
+    x->occupancy.arm = -1;
+    x->running_arm = 1;
+    CHECK_OK(config_parse(&x->spec.config[1], "engine=openai,url=http://127.0.0.1:8080,model=m", &why));
+    snprintf(x->cell_phase, sizeof x->cell_phase, "requests");
+    char *text = draw(s, &u, 200, 60, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "Load of B: 1.25 times as fast to http://127.0.0.1:8080");
+    CHECK_CONTAINS(text, "n/a: this load is sent over HTTP, and its clients do not see the cache");
+    CHECK(!strstr(text, "no experiment is running"));
+    CHECK(!strstr(text, "next schedule"));
+    CHECK_CONTAINS(text, "$ qdyno ab -m ");
+    free(text);
+    CHECK_CONTAINS(action_refusal(DO_SCHEDULE, &u, s, refusal, sizeof refusal), "sent over HTTP");
+    CHECK_CONTAINS(action_refusal(DO_LOAD_SETTING, &u, s, refusal, sizeof refusal), "sent over HTTP");
+    CHECK_STR(action_refusal(DO_EARLIER, &u, s, refusal, sizeof refusal), "");
+    u.view = VIEW_AB;
+    text = draw(s, &u, 200, 60, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "requests/s"); /* not tokens */
+    free(text);
+    free(s);
+}
+
+/* Long config lines that begin alike show where they differ. */
+static void arms_show_where_they_differ(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct ui u = { .view = VIEW_AB };
+    for (int i = 0; i < 2; i++) s->experiment.arm[i].ready = true; /* "loaded" stands beside the line */
+    for (int i = 0; i < 2; i++)
+        snprintf(s->experiment.arm[i].line, sizeof s->experiment.arm[i].line,
+                 "model=SmolLM2-135M-Instruct.Q4_1,engine=openai,url=http://127.0.0.1:808%d", i);
+    s->advice[0].prediction.plan.ctx = 4096;
+    u.view = VIEW_ADVICE; /* a search shows another memory of the same configuration */
+    char *advice = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(advice, "memory: with 4096 tokens");
+    free(advice);
+    for (int v = 0; v < 2; v++) {
+        u.view = v ? VIEW_AB : VIEW_LIVE;
+        char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+        CHECK_CONTAINS(text, ":8080");
+        CHECK_CONTAINS(text, ":8081");
+        free(text);
+    }
+    s->experiment_known = s->experiment_live = false;
+    s->load.lines = 2;
+    for (int i = 0; i < 2; i++) {
+        struct stored_load *l = &s->load.line[i];
+        *l = (struct stored_load){ .requests = 10 };
+        snprintf(l->workload, sizeof l->workload, "load:rate=%d,in=64,out=64", 4 + i);
+        snprintf(l->config, sizeof l->config, "threads=2,kv=q8_0,schedule=prefill_first,numa=o%d", i);
+    }
+    u.view = VIEW_LOAD;
+    char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK_CONTAINS(text, "numa=o0");
+    CHECK_CONTAINS(text, "numa=o1");
+    CHECK_CONTAINS(text, "=4,…");
+    CHECK_CONTAINS(text, "=5,…");
+    free(text);
+    free(s);
+}
+
 int main(void)
 {
     fixture_environment();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(disturbed_blocks_are_one_message),
         cmocka_unit_test(the_title_names_what_runs),
+        cmocka_unit_test(the_title_names_the_server),
+        cmocka_unit_test(a_load_over_http_says_what_it_cannot_know),
+        cmocka_unit_test(arms_show_where_they_differ),
         cmocka_unit_test(a_search_that_waits_says_so),
         cmocka_unit_test(read_only_offers_nothing_that_it_refuses),
         cmocka_unit_test(a_long_verdict_is_not_cut_in_silence),

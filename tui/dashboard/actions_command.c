@@ -165,7 +165,7 @@ struct effect action_run_typed(struct ui *ui, const char *line)
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
     char line[COMMAND_TEXT] = "";
-    if (ui->view == VIEW_QUALITY) screen_command(ui, s, line, sizeof line);
+    if (ui->view == VIEW_QUALITY) equivalent_command(DO_VIEW_QUALITY, ui, s, line, sizeof line);
     if (ui->view == VIEW_TUNE && !s->tune.running) snprintf(line, sizeof line, "%s", s->tune.confirm);
     const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
     form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });
@@ -195,18 +195,21 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
     static const char AFTER[] =
         "run, bench and the dashboard will use it; the configuration applied before is "
         "kept in a .previous file.";
-    char command[COMMAND_TEXT], text[400];
+    enum { LINE_COLUMNS = 120 };
+    char command[COMMAND_TEXT], text[400], line[CONFIG_LINE];
     const struct advice *a = ui_advice(ui, s);
+    const char *whole = ui->view == VIEW_TUNE ? s->tune.candidate : a ? a->line : "";
+    text_shorten(whole, NULL, 0, LINE_COLUMNS, line, sizeof line);
     equivalent_command(DO_APPLY, ui, s, command, sizeof command);
     if (ui->view == VIEW_TUNE)
-        snprintf(text, sizeof text, "Apply %.160s to this model%s? %s", s->tune.candidate,
+        snprintf(text, sizeof text, "Apply %s to this model%s? %s", line,
                  !s->tune.wins ? ", although it is not proven better"
                  : s->tune.loaded
                      ? ", although it was found on a busy machine and may not hold on a quiet one"
                      : "",
                  AFTER);
     else if (a)
-        snprintf(text, sizeof text, "Apply %.200s to this model? %s", a->line, AFTER);
+        snprintf(text, sizeof text, "Apply %s to this model? %s", line, AFTER);
     else
         snprintf(text, sizeof text, "Apply the winner of run %lld to its model? %s",
                  (long long)ui_run_id(ui, s), AFTER);
@@ -335,7 +338,10 @@ static struct effect form_run(struct ui *ui, const struct snapshot *s, enum acti
     if (action == DO_QUANTIZE && strlen(e.command) + strlen(" --force") >= sizeof e.command)
         return effect_too_long();
     if (action == DO_QUANTIZE) strcat(e.command, " --force");
-    snprintf(text, sizeof text, "%.300s exists already. Replace it?", whole);
+    enum { PATH_COLUMNS = 100 };
+    char shorter[PATH_MAX];
+    snprintf(text, sizeof text, "%s exists already. Replace it?",
+             text_shorten(whole, NULL, 0, PATH_COLUMNS, shorter, sizeof shorter));
     return question_ask(ui, e.command, path, text);
 }
 

@@ -76,7 +76,7 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     if (refused >= 0) {
         f->focus = refused;
         f->tried = true;
-        return effect_error("%.500s", why);
+        return effect_error("%s", why);
     }
     if (action_run_form(ui, s, &e)) return e;
     if (f->kind == FORM_SETTING) return action_set(ui, s);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cut/cut.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/preferences.h"
 #include "tui/dashboard/queue.h"
@@ -16,7 +17,7 @@ void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
     enum { ERROR_MS = 6000, INFO_MS = 4000 };
     va_list args;
     va_start(args, fmt);
-    vsnprintf(d->ui.message, sizeof d->ui.message, fmt, args);
+    text_cutv(d->ui.message, sizeof d->ui.message, fmt, args);
     va_end(args);
     d->ui.message_is_error = is_error;
     d->ui.message_until_ms = clock_unix_ms() + (is_error ? ERROR_MS : INFO_MS);
@@ -104,7 +105,8 @@ static void writing_start(struct dashboard *d, const struct job *j)
 
 static void command_log(struct dashboard *d, const char *command)
 {
-    background_log(d->background, LOG_INFO, "$ %s", command);
+    char text[COMMAND_TEXT];
+    background_log(d->background, LOG_INFO, "$ %s", command_for_shell(&d->ui, command, text, sizeof text));
 }
 
 static void command_run(struct dashboard *d, const struct effect *e)
@@ -117,7 +119,7 @@ static void command_run(struct dashboard *d, const struct effect *e)
         dashboard_busy(d);
         return;
     }
-    snprintf(d->s->command, sizeof d->s->command, "%.159s", line); /* until the next frame reads it */
+    text_cut(d->s->command, sizeof d->s->command, line); /* until the next frame reads it */
     command_log(d, e->command); /* not in the status line, where it would cover the progress of the command */
     d->ui.message[0] = '\0';
 }
@@ -213,6 +215,7 @@ static bool effect_is_whole(const struct effect *e)
 void effect_apply(struct dashboard *d, const struct effect *e)
 {
     const unsigned r = e->requests;
+    char shell[COMMAND_TEXT];
     if (!effect_is_whole(e)) {
         dashboard_message(d, true, "%s", effect_too_long().message);
         return;
@@ -221,7 +224,8 @@ void effect_apply(struct dashboard *d, const struct effect *e)
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
-    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) dashboard_message(d, false, "$ %s", e->command);
+    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING))
+        dashboard_message(d, false, "$ %s", command_for_shell(&d->ui, e->command, shell, sizeof shell));
     if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, e->command);
     screen_requests(d, r);
     measuring_requests(d, r, &e->job);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cut/cut.h"
+
 static void background_log_sink(void *ctx, enum log_level level, const char *line)
 {
     background_log(ctx, level, "%s", line);
@@ -53,7 +55,7 @@ static void log_append(struct background *b, enum log_level level, const char *t
     struct log_line *l = &s->log[s->log_count - 1];
     l->unix_ms = clock_unix_ms();
     l->level = level;
-    snprintf(l->text, sizeof l->text, "%.*s", (int)sizeof l->text - 1, text);
+    text_cut(l->text, sizeof l->text, text);
 }
 
 void background_log(struct background *b, enum log_level level, const char *fmt, ...)
@@ -61,7 +63,7 @@ void background_log(struct background *b, enum log_level level, const char *fmt,
     char text[512];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    text_cutv(text, sizeof text, fmt, args);
     va_end(args);
     pthread_mutex_lock(&b->lock);
     log_append(b, level, text);
@@ -73,11 +75,11 @@ void background_announce(struct background *b, bool is_error, const char *fmt, .
     char text[512];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    text_cutv(text, sizeof text, fmt, args);
     va_end(args);
     pthread_mutex_lock(&b->lock);
     log_append(b, is_error ? LOG_ERROR : LOG_INFO, text);
-    snprintf(b->message, sizeof b->message, "%.*s", (int)sizeof b->message - 1, text);
+    text_cut(b->message, sizeof b->message, text);
     b->message_is_error = is_error;
     pthread_mutex_unlock(&b->lock);
 }
@@ -158,7 +160,7 @@ bool background_claim_command(struct background *b, struct jobs *queue, const st
     pthread_mutex_lock(&b->lock);
     const bool queued = jobs_put(queue, j);
     if (queued) {
-        snprintf(b->known.command, sizeof b->known.command, "%.159s", j->text[0]);
+        text_cut(b->known.command, sizeof b->known.command, j->text[0]);
         b->known.command_started_ms = clock_unix_ms();
         if (command_is_tune(j->text[0])) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
     }

@@ -26,10 +26,10 @@ struct background {
     struct experiment *started;      /* for background_take_started(); owned */
     char message[256];               /* for the status line, for background_take_message() */
     bool message_is_error;
-    int64_t folder_wanted;   /* number of the newest request for a folder */
-    uint64_t check_wanted;   /* form_hash() of the newest check; set by background_want_check() */
-    char history_filter[64]; /* set by background_filter_history() */
-    int command_pid;         /* process of the running command, 0: none */
+    int64_t folder_wanted;            /* number of the newest request for a folder */
+    uint64_t check_wanted;            /* form_hash() of the newest check; set by background_want_check() */
+    char history_filter[FILTER_TEXT]; /* set by background_filter_history() */
+    int command_pid;                  /* process of the running command, 0: none */
     /* only used by jobs of QUEUE_DATABASE */
     int64_t alert_logged;                    /* id of the newest alert that was logged */
     char hashed_path[512], hashed[HASH_HEX]; /* the model file hashed last, and its hash */
@@ -93,6 +93,7 @@ void job_advise(struct background *b,
 void job_find_busiest(struct background *b, const struct job *j);   /* publishes busy.by */
 void job_predict_limits(struct background *b, const struct job *j); /* 0, 1 config lines; 2 model */
 void job_read_history(struct background *b, const struct job *j);
+void job_read_runs(struct background *b, const struct job *j);   /* the list of runs alone */
 void job_delete_run(struct background *b, const struct job *j);  /* id */
 void job_restore_run(struct background *b, const struct job *j); /* id */
 void job_purge_runs(struct background *b, const struct job *j);  /* rows of runs deleted long ago */

@@ -135,9 +135,28 @@ static void request_limits(struct dashboard *d)
     if (jobs_put(d->queue[QUEUE_PROCESSOR], &j)) memcpy(d->limits_for, want, sizeof want);
 }
 
+/* The history shows what runs: read it when an experiment or a search has got its row in the database. Runs
+ * of other commands and processes come and go without a message, so it is read again while it is on screen.
+ */
+static void follow_running(struct dashboard *d)
+{
+    static const int64_t AGAIN_NS = INT64_C(3000000000);
+    const struct snapshot *s = d->s;
+    const int64_t id = dashboard_is_running(d) ? s->experiment.run_id : s->tune.running ? s->tune.run_id : 0;
+    bool others = s->command[0] != '\0';
+    for (int i = 0; i < s->run_count; i++)
+        others |= !strcmp(s->run[i].state, "running") && s->run[i].id != id;
+    const bool again = d->ui.view == VIEW_HISTORY && others && clock_ns() >= d->runs_ns;
+    if ((id == d->running_id || !id) && !again) return;
+    if (!jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_runs })) return;
+    d->running_id = id;
+    d->runs_ns = clock_ns() + AGAIN_NS;
+}
+
 /* When an experiment has ended: read the history again and show the verdict. */
 static void announce_end(struct dashboard *d)
 {
+    follow_running(d);
     const struct experiment_state *x = &d->s->experiment;
     const bool running = dashboard_is_running(d);
     if (d->was_running && !running) {

@@ -59,6 +59,7 @@ static void ui_open(struct ui *ui, const struct dashboard_options *o)
     ui->commands = o->commands;
     ui->command_count = o->command_count;
     ui->default_workload = o->workload;
+    ui->db_path = o->db_path;
     for (int i = 0; i < JOB_ARMS; i++) ui->default_arm[i] = o->arms[i];
     if (o->server) ui->view = VIEW_LOAD;
     if (o->push_url) str_put(ui->push_url, sizeof ui->push_url, o->push_url);

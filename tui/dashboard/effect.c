@@ -1,6 +1,8 @@
 /* tui/dashboard/effect.c - constructors for the usual effects. */
 #include "tui/dashboard/effect.h"
 
+#include "base/cut/cut.h"
+
 struct effect effect_none(void)
 {
     return (struct effect){ 0 };
@@ -11,7 +13,7 @@ struct effect effect_message(const char *fmt, ...)
     struct effect e = { 0 };
     va_list args;
     va_start(args, fmt);
-    vsnprintf(e.message, sizeof e.message, fmt, args);
+    text_cutv(e.message, sizeof e.message, fmt, args);
     va_end(args);
     return e;
 }
@@ -21,7 +23,7 @@ struct effect effect_error(const char *fmt, ...)
     struct effect e = { .is_error = true };
     va_list args;
     va_start(args, fmt);
-    vsnprintf(e.message, sizeof e.message, fmt, args);
+    text_cutv(e.message, sizeof e.message, fmt, args);
     va_end(args);
     return e;
 }

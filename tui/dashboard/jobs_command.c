@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
+#include "base/cut/cut.h"
 #include "tui/dashboard/shell.h"
 
 struct running_command {
@@ -42,7 +43,7 @@ static void command_on_line(void *ctx, const char *text)
         return;
     }
     text_page_put(r->page, PAGE_PLAIN, "%s", text);
-    snprintf(r->last, sizeof r->last, "%.*s", (int)sizeof r->last - 1, text);
+    text_cut(r->last, sizeof r->last, text);
     background_log(r->b, LOG_INFO, "| %s", text);
 }
 
@@ -122,8 +123,7 @@ void background_read_applied(struct background *b)
         _Static_assert(sizeof b->known.applied >= sizeof kept->line, "a line that is cut is another one");
         str_put(b->known.applied, sizeof b->known.applied, found ? kept->line : "");
         snprintf(b->known.applied_when, sizeof b->known.applied_when, "%s", found ? kept->when : "");
-        snprintf(b->known.applied_because, sizeof b->known.applied_because, "%.255s",
-                 found ? kept->because : "");
+        text_cut(b->known.applied_because, sizeof b->known.applied_because, found ? kept->because : "");
         snprintf(b->known.applied_load, sizeof b->known.applied_load, "%s", found ? kept->load : "");
     }
     pthread_mutex_unlock(&b->lock);
@@ -161,8 +161,8 @@ static bool command_clear(struct background *b, const char *last)
     pthread_mutex_lock(&b->lock);
     struct tune_watch *t = &b->known.tune;
     if (t->running && !t->ended)
-        snprintf(
-            t->error, sizeof t->error, "%.200s",
+        text_cut(
+            t->error, sizeof t->error,
             *last
                 ? last
                 : "the process of the search was ended before it had a result; what was measured is stored");
@@ -204,7 +204,7 @@ void job_run_command(struct background *b, const struct job *j)
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {
-        snprintf(r.page->title, sizeof r.page->title, "qdyno %.150s", j->text[0]);
+        text_cutf(r.page->title, sizeof r.page->title, "qdyno %s", j->text[0]);
         r.page->opens = j->id != 0 && !cancelled && r.page->count > 0;
         background_publish_page(b, r.page);
         command_announce_end(&r, j->text[0], j->text[1], status, cancelled);

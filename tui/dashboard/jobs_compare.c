@@ -46,8 +46,13 @@ static void page_put_pair(struct text_page *p, const struct compared *c, bool lo
     const char *other = c->before && c->after && strcmp(c->before->config, c->after->config)
                             ? c->after->config
                             : NULL;
-    text_page_put(p, PAGE_HEAD, "%.100s%s%.100s   %.60s%s%s", one->config[0] ? one->config : "default",
-                  other ? " → " : "", other ? other : "", one->workload,
+    enum { EACH = 120 }; /* columns */
+    const char *first = one->config[0] ? one->config : "default";
+    char line[CONFIG_LINE], line_of_other[CONFIG_LINE], workload[CONFIG_LINE];
+    text_page_put(p, PAGE_HEAD, "%s%s%s   %s%s%s",
+                  text_shorten(first, &other, other ? 1 : 0, EACH, line, sizeof line), other ? " → " : "",
+                  other ? text_shorten(other, &first, 1, EACH, line_of_other, sizeof line_of_other) : "",
+                  text_shorten(one->workload, NULL, 0, EACH, workload, sizeof workload),
                   c->metric < METRIC_COUNT ? "   " : "",
                   c->metric < METRIC_COUNT ? METRICS[c->metric].name : "");
     if (!c->before || !c->after || c->metric == METRIC_COUNT) {

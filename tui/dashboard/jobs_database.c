@@ -8,17 +8,18 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 
 struct run_line run_line_of(const struct run_row *r)
 {
     struct run_line l = { .id = r->id, .started_ms = r->started_ms, .effect_ratio = r->effect_ratio };
-    snprintf(l.metric, sizeof l.metric, "%.*s", (int)sizeof l.metric - 1, r->metric);
+    text_cut(l.metric, sizeof l.metric, r->metric);
     snprintf(l.kind, sizeof l.kind, "%s", r->kind);
     snprintf(l.state, sizeof l.state, "%s", r->state);
     snprintf(l.verdict, sizeof l.verdict, "%s", r->verdict);
     snprintf(l.label, sizeof l.label, "%s", r->label);
     snprintf(l.model, sizeof l.model, "%s", r->model_name);
-    snprintf(l.workload, sizeof l.workload, "%.*s", (int)sizeof l.workload - 1, r->workload);
+    text_cut(l.workload, sizeof l.workload, r->workload);
     return l;
 }
 
@@ -49,7 +50,7 @@ struct stopped_run stopped_run_of(const struct run_row *r)
     struct stopped_run s = { .id = r->id, .started_ms = r->started_ms };
     snprintf(s.state, sizeof s.state, "%s", r->state);
     snprintf(s.model, sizeof s.model, "%s", r->model_name);
-    snprintf(s.workload, sizeof s.workload, "%.*s", (int)sizeof s.workload - 1, r->workload);
+    text_cut(s.workload, sizeof s.workload, r->workload);
     return s;
 }
 
@@ -78,39 +79,57 @@ void background_publish_runs(struct background *b, const char *filter, const str
     struct snapshot *s = &b->known;
     if (!strcmp(filter, b->history_filter)) {
         snprintf(s->run_filter, sizeof s->run_filter, "%s", filter);
-        snprintf(s->run_error, sizeof s->run_error, "%s", error);
+        text_cut(s->run_error, sizeof s->run_error, error);
         s->run_count = MIN(n, (int)SNAPSHOT_RUNS);
         for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
     }
     pthread_mutex_unlock(&b->lock);
 }
 
-void job_read_history(struct background *b, const struct job *j)
+/* Read and publish the list of runs. d NULL: the database cannot be opened, and *why says it. */
+static enum err_code runs_read(struct background *b, struct db *d, struct err *why)
 {
     char filter[sizeof b->history_filter];
-    struct err why = { 0 };
-    struct db *d = NULL;
     struct run_row *rows = NULL;
-    struct stopped_run stopped = { 0 };
     int n = 0;
-    (void)j;
     pthread_mutex_lock(&b->lock);
     memcpy(filter, b->history_filter, sizeof filter);
     pthread_mutex_unlock(&b->lock);
-    enum err_code rc = db_open(&d, b->db_path, &why);
-    if (rc == ERR_OK) rc = db_run_find(d, *filter ? filter : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
+    const enum err_code rc = d ? db_run_find(d, *filter ? filter : NULL, SNAPSHOT_RUNS, &rows, &n, why)
+                               : why->code;
+    background_publish_runs(b, filter, rows, rc ? 0 : n, rc ? why->message : "");
+    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
+    free(rows);
+    return rc;
+}
+
+void job_read_runs(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    (void)j;
+    db_open(&d, b->db_path, &why);
+    runs_read(b, d, &why);
+    db_close(d);
+}
+
+void job_read_history(struct background *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct stopped_run stopped = { 0 };
+    (void)j;
+    db_open(&d, b->db_path, &why);
+    enum err_code rc = runs_read(b, d, &why);
     if (rc == ERR_OK) rc = stopped_tune_find(&stopped, d, &why);
     int spooled = rc ? -1 : db_spool_count(d);
     if (rc == ERR_OK) history_log_alerts(b, d);
     if (rc == ERR_OK) background_read_results(b, d);
     if (rc == ERR_OK) background_read_baselines(b, d);
-    background_publish_runs(b, filter, rows, rc ? 0 : n, rc ? why.message : "");
     pthread_mutex_lock(&b->lock);
     b->known.spool_count = spooled;
     b->known.stopped_tune = stopped;
     pthread_mutex_unlock(&b->lock);
-    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
-    free(rows);
     db_close(d);
     background_read_limits(b);
     if (rc == ERR_OK) background_refresh_advice(b);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "advisor/predict/predict.h"
+#include "base/cut/cut.h"
 #include "engine/import/import.h"
 #include "tui/forms/forms.h"
 
@@ -221,8 +222,8 @@ void background_read_baselines(struct background *b, struct db *d)
     if (db_baseline_list(d, &rows, &n, &why)) return;
     for (int i = 0; i < n && found.count < BASELINES_KNOWN; i++, found.count++) {
         snprintf(found.row[i].name, sizeof found.row[i].name, "%s", rows[i].name);
-        snprintf(found.row[i].about, sizeof found.row[i].about, "%.80s of %.40s, %.30s", rows[i].config,
-                 rows[i].model_name, rows[i].workload);
+        text_cutf(found.row[i].about, sizeof found.row[i].about, "%s of %s, %s", rows[i].config,
+                  rows[i].model_name, rows[i].workload);
     }
     free(rows);
     pthread_mutex_lock(&b->lock);

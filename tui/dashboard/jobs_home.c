@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 
 /* What the first screen shows, before it is published. */
 struct home {
@@ -39,8 +40,8 @@ static void recent_add(struct home *h, const struct snapshot *before, struct db 
         ab_sentence(out->text, sizeof out->text, d, r->id);
     if (!out->text[0]) {
         const bool file = str_starts(r->workload, "eval:"); /* its folder would hide its name */
-        snprintf(out->text, sizeof out->text, "%s %.200s%s%.100s", r->kind, r->label,
-                 *r->workload ? " on " : "", file ? path_file_name(r->workload) : r->workload);
+        text_cutf(out->text, sizeof out->text, "%s %s%s%s", r->kind, r->label, *r->workload ? " on " : "",
+                  file ? path_file_name(r->workload) : r->workload);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/outcome/outcome.h"
 #include "advisor/predict/predict.h"
+#include "base/cut/cut.h"
 #include "engine/import/import.h"
 #include "tui/forms/forms.h"
 
@@ -114,7 +115,7 @@ static void advice_set_state(struct background *b, const char *text, bool probin
 static void probe_progress(void *ctx, const char *what, double done)
 {
     char text[96];
-    snprintf(text, sizeof text, "measuring this machine: %.50s, %.0f %%", what, done * 100);
+    text_cutf(text, sizeof text, "measuring this machine: %s, %.0f %%", what, done * 100);
     advice_set_state(ctx, text, true);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 #include "engine/import/import.h"
 
 enum { MODELS = 64, MOST_CELLS = 400 };
@@ -119,10 +120,10 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
     const char *reference = json_is_string(json_object_get(o, "reference")) ? json_get_str(o, "reference", "")
                             : search                                        ? "default"
                                      : c->first_config; /* quality of an A/B is measured against arm A */
-    snprintf(l.config, sizeof l.config, "%.159s", c->config);
-    snprintf(l.reference, sizeof l.reference, "%.95s", reference);
+    text_cut(l.config, sizeof l.config, c->config);
+    text_cut(l.reference, sizeof l.reference, reference);
     char label[TEXT_LABEL];
-    snprintf(l.text, sizeof l.text, "%.63s", quality_text_label(label, known.text, known.text_sha256));
+    text_cut(l.text, sizeof l.text, quality_text_label(label, known.text, known.text_sha256));
     snprintf(l.text_sha256, sizeof l.text_sha256, "%s", known.text_sha256);
     json_decref(o);
     bool fresh = known.known && isfinite(l.kld.estimate);
@@ -159,14 +160,15 @@ static int load_result_find(struct result_reader *r, const struct model_requests
 {
     struct load_results *l = &r->load;
     for (int i = 0; i < l->lines; i++)
-        if (!strncmp(l->line[i].workload, c->workload, sizeof l->line[i].workload - 1) &&
-            !strncmp(l->line[i].config, c->config, sizeof l->line[i].config - 1))
-            return i;
+        if (!strcmp(l->line[i].workload, c->workload) && !strcmp(l->line[i].config, c->config)) return i;
     if (l->lines == LOAD_RESULTS) return -1;
     struct stored_load *new = &l->line[l->lines];
     *new = (struct stored_load){ .sequences = c->sequences };
-    snprintf(new->workload, sizeof new->workload, "%.63s", c->workload);
-    snprintf(new->config, sizeof new->config, "%.159s", c->config);
+    /* requests of two workloads or configs must not become one row because a part of their texts is the same
+     */
+    if (!str_put(new->workload, sizeof new->workload, c->workload) ||
+        !str_put(new->config, sizeof new->config, c->config))
+        return -1;
     return l->lines++;
 }
 
@@ -315,7 +317,7 @@ void background_read_results(struct background *b, struct db *d)
     const bool bad = results_read(b, r, bytes, &why) != ERR_OK;
     load_results_finish(r);
     char label[TEXT_LABEL];
-    snprintf(r->quality.text, sizeof r->quality.text, "%.63s",
+    text_cut(r->quality.text, sizeof r->quality.text,
              quality_text_label(label, r->text.name, r->text.sha256));
     r->quality.bundled = quality_text_is_bundled(r->text.sha256);
     snprintf(r->quality.trouble, sizeof r->quality.trouble, "%s", r->text.trouble.message);
@@ -327,8 +329,8 @@ void background_read_results(struct background *b, struct db *d)
             "n/a: the sensitivity of this model's tensors was not measured. qdyno recipe measures it, one "
             "tensor after the other, and builds a recipe from it.");
     if (bad) {
-        snprintf(r->quality.error, sizeof r->quality.error, "%.199s", why.message);
-        snprintf(r->load.error, sizeof r->load.error, "%.199s", why.message);
+        text_cut(r->quality.error, sizeof r->quality.error, why.message);
+        text_cut(r->load.error, sizeof r->load.error, why.message);
     }
     pthread_mutex_lock(&b->lock);
     b->known.quality = r->quality;

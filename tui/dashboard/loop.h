@@ -39,6 +39,8 @@ struct dashboard {
     bool last_known;
     struct job pending;       /* starts an experiment when ui.waiting_to_start and nothing is measured */
     bool was_running;         /* in the last frame */
+    int64_t running_id;       /* what ran when the history was read last; 0: nothing */
+    int64_t runs_ns;          /* when to read the history again, on clock_ns */
     bool paused_by_hand;      /* not by Ctrl-Z */
     struct sidebyside *write; /* running, or the last one; NULL */
     struct series cpu, memory, gpu, decode, prefill;

@@ -219,6 +219,9 @@ static enum err_code check_nothing(const char *text, struct err *why)
 
 static enum err_code check_filter(const char *text, struct err *why)
 {
+    if (strlen(text) >= FILTER_TEXT)
+        return err_set(why, ERR_USAGE, "a filter has at most %d bytes, and this one has %d", FILTER_TEXT - 1,
+                       (int)strlen(text));
     return db_filter_check(text, why);
 }
 

@@ -133,7 +133,7 @@ enum form_kind {
 /* A field holds every config line. COMMAND_TEXT: bytes of a command line with its arguments; what is longer
  * is refused and never cut, because a part of a command is another command. MODEL_PATH: of the path of a
  * model, as in struct experiment_spec. */
-enum { FORM_FIELDS = 7, FORM_TEXT = CONFIG_LINE, COMMAND_TEXT = 4096, MODEL_PATH = 512 };
+enum { FORM_FIELDS = 7, FORM_TEXT = CONFIG_LINE, COMMAND_TEXT = 4096, MODEL_PATH = 512, FILTER_TEXT = 64 };
 /* The fields of FORM_AB. */
 enum form_ab { AB_A, AB_B, AB_WORKLOAD, AB_MORE, AB_QUALITY, AB_MARGIN, AB_BUDGET };
 

@@ -82,8 +82,8 @@ static bool word_is_recipe(const struct builder *m)
 /* The word is complete: suggest a comma, after which settings are suggested. */
 static void suggest_comma(struct builder *m, const char *word, const char *about)
 {
-    char text[FORM_TEXT];
-    snprintf(text, sizeof text, "%.200s,", word);
+    char text[FORM_TEXT + 1];
+    snprintf(text, sizeof text, "%s,", word);
     struct suggestion *c = suggestion_add(m, text, true);
     if (c) snprintf(c->about, sizeof c->about, "%s", about);
 }

@@ -49,60 +49,70 @@ static void experiment_options(struct str *out, const struct experiment_spec *sp
         str_printf(out, " --budget %gs", spec->budget_s);
     if (spec->gate[0]) path_word(out, " --gate ", spec->gate);
     if (spec->race) str_append(out, " --race");
+    if (spec->wait_quiet_s > 0) str_printf(out, " --wait-quiet %gs", spec->wait_quiet_s);
+    if (spec->estimand == ESTIMAND_LOADED) str_append(out, " --estimand loaded");
     append_other_workloads(out, spec);
 }
 
 static const char WAIT_QUIET[] = " --wait-quiet 10m";
 
-static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
+/* "qdyno ab -m MODEL A B C -w WORKLOAD"; arms that are NULL or "" are left out. */
+static void append_ab(struct str *out, const char *model, const char *const arm[], int arms,
+                      const char *workload)
 {
-    const struct experiment_state *x = &s->experiment;
-    char workload[600] = "tg64";
-    const char *a = s->applied[0] ? s->applied : "default", *b = proposed_line(s, a);
-    if (u->form.kind == FORM_AB) {
-        a = u->form.field[0].text;
-        b = u->form.field[1].text;
-        snprintf(workload, sizeof workload, "%s", u->form.field[2].text);
-    } else if (s->experiment_known) {
-        a = x->arm[0].line;
-        b = x->arm[1].line;
-        workload_line(experiment_workload(&x->spec, 0), workload, sizeof workload);
-    }
-    const char *model = s->experiment_known && u->form.kind != FORM_AB && x->spec.model[0] ? x->spec.model
-                                                                                           : s->model_path;
     str_append(out, "qdyno ab");
     if (model[0]) {
         str_append(out, " -m ");
         word_append(out, model);
     }
-    str_append(out, " ");
-    word_append(out, a);
-    str_append(out, " ");
-    word_append(out, b);
-    if (u->form.kind == FORM_AB && u->form.field[AB_MORE].text[0]) {
+    for (int i = 0; i < arms; i++) {
+        if (!arm[i] || !arm[i][0]) continue;
         str_append(out, " ");
-        word_append(out, u->form.field[AB_MORE].text);
-    }
-    for (int i = 2; u->form.kind != FORM_AB && s->experiment_known && i < experiment_arms(&x->spec); i++) {
-        str_append(out, " ");
-        word_append(out, x->arm[i].line);
+        word_append(out, arm[i]);
     }
     str_append(out, " -w ");
     word_append(out, workload);
-    if (u->form.kind == FORM_AB)
-        ab_options(out, &u->form);
-    else if (s->experiment_known)
-        experiment_options(out, &x->spec);
+}
+
+/* What the experiment on screen measures, or measured, with all of its flags. */
+static void append_experiment(struct str *out, const struct snapshot *s)
+{
+    const struct experiment_state *x = &s->experiment;
+    const char *arm[EXPERIMENT_ARMS];
+    char workload[600];
+    for (int i = 0; i < experiment_arms(&x->spec); i++) arm[i] = x->arm[i].line;
+    workload_line(experiment_workload(&x->spec, 0), workload, sizeof workload);
+    append_ab(out, x->spec.model[0] ? x->spec.model : s->model_path, arm, experiment_arms(&x->spec),
+              workload);
+    experiment_options(out, &x->spec);
+}
+
+static void append_command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    const char *applied = s->applied[0] ? s->applied : "default";
+    if (f->kind != FORM_AB && s->experiment_known) {
+        append_experiment(out, s);
+        return;
+    }
+    if (f->kind == FORM_AB) {
+        const char *const typed[] = { f->field[AB_A].text, f->field[AB_B].text, f->field[AB_MORE].text };
+        append_ab(out, s->model_path, typed, COUNT_OF(typed), f->field[AB_WORKLOAD].text);
+        ab_options(out, f);
+    } else {
+        append_ab(out, s->model_path, (const char *const[]){ applied, proposed_line(s, applied) }, 2, "tg64");
+    }
     if (u->when_busy == BUSY_WAIT) str_append(out, WAIT_QUIET);
     if (u->when_busy == BUSY_LOADED) str_append(out, " --estimand loaded");
 }
 
 static void append_command_push(struct str *out, const struct ui *u, const struct snapshot *s)
 {
-    str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
     const char *url = u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url;
     char shown[HTTP_SHOWN_MAX];
-    word_append(out, url[0] ? http_url_shown(url, HTTP_SHOW_PATH, shown) : "URL");
+    if (!url[0]) return; /* until an address is typed, no command does it */
+    str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
+    word_append(out, http_url_shown(url, HTTP_SHOW_PATH, shown));
 }
 
 static void model_word(struct str *out, const struct snapshot *s)
@@ -187,7 +197,12 @@ static void append_command_load(struct str *out, const struct ui *u, const struc
 {
     const int i = u->view == VIEW_LOAD ? list_selected(u, s) : -1;
     if (s->load_source == LOAD_OF_SERVER) {
-        path_word(out, "qdyno dashboard --server ", s->server.url);
+        str_append(out, "qdyno dashboard --server ");
+        word_append(out, s->server.url);
+        return;
+    }
+    if (s->load_source == LOAD_OF_EXPERIMENT) {
+        append_experiment(out, s);
         return;
     }
     str_append(out, "qdyno bench -m ");
@@ -347,6 +362,26 @@ static void append_command_undo(struct str *out, const struct ui *u, const struc
     word_append(out, tuned ? s->tune.model : s->model_path[0] ? s->model_path : "MODEL");
 }
 
+const char *command_for_shell(const struct ui *u, const char *command, char *buf, size_t size)
+{
+    static const char PROGRAM[] = "qdyno ";
+    struct str out = { 0 };
+    if (u->db_path && str_starts(command, PROGRAM)) {
+        path_word(&out, "qdyno --db ", u->db_path);
+        str_append(&out, " ");
+        command += strlen(PROGRAM);
+    }
+    str_append(&out, command);
+    return put_command(&out, buf, size);
+}
+
+const char *experiment_command(const struct snapshot *s, char *buf, size_t size)
+{
+    struct str out = { 0 };
+    append_experiment(&out, s);
+    return put_command(&out, buf, size);
+}
+
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size)
 {
     static const enum action OF_VIEW[VIEW_COUNT] = {
@@ -364,8 +399,9 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
         [FORM_RESUME] = DO_RESUME
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
+    char command[COMMAND_TEXT];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
-    return equivalent_command(a, u, s, buf, size);
+    return command_for_shell(u, equivalent_command(a, u, s, command, sizeof command), buf, size);
 }
 
 const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
@@ -409,9 +445,9 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
         if (ui_advice(u, s)) str_append(&out, ui_advice(u, s)->check);
         break;
     case DO_MODEL:
-        path_word(&out, "qdyno dashboard -m ",
-                  u->form.kind == FORM_MODEL && !u->form.field[0].error[0] ? u->form.field[0].text : "FILE");
-        break;
+        if (u->form.kind == FORM_MODEL && !u->form.field[0].error[0])
+            path_word(&out, "qdyno dashboard -m ", u->form.field[0].text);
+        break; /* until a file is chosen, no command opens it */
     case DO_VIEW_QUALITY: append_command_quality(&out, u, s, false); break;
     case DO_MODEL_TEXT: append_command_quality(&out, u, s, true); break;
     case DO_VIEW_LOAD: append_command_load(&out, u, s); break;

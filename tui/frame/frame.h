@@ -53,7 +53,7 @@ struct text_page {
     } line[PAGE_LINES];
 };
 
-/* Append one line. It is cut between characters where it is longer than PAGE_TEXT. */
+/* Append one line. One that is longer than PAGE_TEXT ends with "…". */
 void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -94,7 +94,7 @@ struct log_line {
 struct run_line { /* one row of the history */
     int64_t id, started_ms;
     char kind[16], state[16], verdict[16];
-    char label[128], model[128], workload[96];
+    char label[RUN_LABEL], model[128], workload[WORKLOAD_LINE];
     char metric[32];
     double effect_ratio; /* B/A, NAN unknown */
 };
@@ -112,6 +112,7 @@ struct queued_job {
     int64_t id;              /* 0: it runs now */
     char kind[16];           /* the command: "ab" "quantize" */
     char line[COMMAND_TEXT]; /* the command line, without "qdyno" */
+    int64_t run_id;          /* 0: not stored yet, or none */
     int64_t since_ms;        /* unix time when it was queued, or began */
 };
 
@@ -154,7 +155,7 @@ struct snapshot {
     char advice_error[256];
     int run_count; /* -1: not read yet */
     struct run_line run[SNAPSHOT_RUNS];
-    char run_filter[64]; /* the filter with which they were read */
+    char run_filter[FILTER_TEXT]; /* the filter with which they were read */
     char run_error[256];
     struct quality_results quality;
     struct sensitivity sensitivity;
@@ -237,6 +238,9 @@ bool snapshot_running_job(const struct snapshot *s, struct queued_job *out);
 
 /* The load or server that runs now; NULL with LOAD_OF_NONE. */
 const struct live *snapshot_live(const struct snapshot *s);
+/* The load is one of this program, sent over HTTP to a server: only its requests are known, and the settings
+ * of the server cannot be changed. */
+bool snapshot_load_is_remote(const struct snapshot *s);
 /* The KV cache on screen: of that load or server, otherwise of the experiment. NULL: unknown. */
 const struct occupancy *snapshot_occupancy(const struct snapshot *s);
 
@@ -257,7 +261,7 @@ struct mark {
 };
 
 struct ui;
-enum { LIST_COLUMNS = 12, LIST_ROWS = 192, LIST_FILTER = 64, LIST_CELL = 400 };
+enum { LIST_COLUMNS = 12, LIST_ROWS = 192, LIST_FILTER = FILTER_TEXT, LIST_CELL = 400 };
 
 /* What a person did to one list. */
 struct list_state {
@@ -405,7 +409,7 @@ struct ui {
     int command_count;
     int palette_row; /* selected */
     bool mouse;
-    char filter[64];                    /* of the history, applied by the database */
+    char filter[FILTER_TEXT];           /* of the history, applied by the database */
     struct list_state list[VIEW_COUNT]; /* of each view's list */
     int64_t marked[MARKED];             /* run ids, the older mark first; 0: none */
     struct question question;
@@ -421,6 +425,7 @@ struct ui {
     char made[MODEL_PATH];    /* the model file quantized last, "" none */
     const char *default_arm[2],
         *default_workload; /* of the command line, for the next A/B; NULL: not given */
+    const char *db_path;   /* of the command line; NULL: a shell uses the same database without a flag */
 };
 
 /* Usage of the command typed into the form, or the names of commands that begin so. Returns buf. */
@@ -528,6 +533,13 @@ const char *equivalent_command(enum action action, const struct ui *u, const str
  * buf. */
 const char *memory_command(const struct snapshot *s, char *buf, size_t size);
 const char *experts_command(const struct snapshot *s, char *buf, size_t size);
+
+/* A command of this dashboard as a person can run it in a shell: with the database that the dashboard uses.
+ * "" when it does not fit. Returns buf. */
+const char *command_for_shell(const struct ui *u, const char *command, char *buf, size_t size);
+
+/* The command line of the experiment on screen. Returns buf. */
+const char *experiment_command(const struct snapshot *s, char *buf, size_t size);
 
 /* The command line that does the same as what is on screen or typed into the form; "" none. Returns buf. */
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size);

@@ -529,7 +529,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "PPL", .width = 9, .from = 70, .right = true, .text = quality_ppl, .value = quality_perplexity },
         { .title = "change", .width = 8, .from = 70, .right = true, .text = quality_change, .value = quality_ratio } } },
     [VIEW_LOAD] = { .items = "workloads", .count = load_count, .column = {
-        { .title = "workload", .width = 9, .wide = { { 55, 14 } }, .text = load_workload },
+        { .title = "workload", .width = 9, .wide = { { 55, 14 } }, .text = load_workload, .config = true },
         { .title = "config", .gap = 1, .text = load_config, .config = true },
         { .title = "n", .width = 6, .from = 47, .right = true, .text = load_number, .value = load_requests },
         { .title = "TTFT", .width = 7, .from = 55, .right = true, .text = load_ttft_text, .value = load_ttft },

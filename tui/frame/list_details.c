@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/stats/stats.h"
+#include "base/cut/cut.h"
 
 static void put_line(struct text_page *p, const char *name, const char *text)
 {
@@ -82,8 +83,8 @@ static void quality_details(struct text_page *p, const struct ui *u, const struc
 {
     (void)u;
     const struct quality_result *q = &s->quality.line[i];
-    char text[128];
-    snprintf(p->title, sizeof p->title, "Quality of %.150s", q->config);
+    char text[TEXT_LABEL + 64];
+    text_cutf(p->title, sizeof p->title, "Quality of %s", q->config);
     put_line(p, "configuration", q->config);
     put_line(p, "compared with", q->reference);
     if (q->windows)
@@ -159,14 +160,16 @@ static void job_details(struct text_page *p, const struct ui *u, const struct sn
     struct queued_job now;
     const int first = snapshot_running_job(s, &now);
     const struct queued_job *j = i < first ? &now : &s->queue[i - first];
-    char text[64];
-    (void)u;
+    char text[64], command[COMMAND_TEXT], shell[COMMAND_TEXT];
     snprintf(text, sizeof text, i < first ? "runs now" : "%d of %d waiting", i - first + 1, s->queued);
     snprintf(p->title, sizeof p->title, "Job: %s", j->kind);
     put_line(p, "position", text);
     put_line(p, i < first ? "began" : "queued", figure_date(j->since_ms).text);
+    snprintf(text, sizeof text, "%" PRId64, j->run_id);
+    if (j->run_id) put_line(p, "run", text);
     text_page_put(p, PAGE_PLAIN, " ");
-    text_page_put(p, PAGE_PLAIN, "$ qdyno %.400s", j->line);
+    snprintf(command, sizeof command, "qdyno %.*s", (int)(sizeof command - sizeof "qdyno "), j->line);
+    text_page_put(p, PAGE_PLAIN, "$ %s", command_for_shell(u, command, shell, sizeof shell));
     text_page_put(p, PAGE_PLAIN, " ");
     text_page_put(p, PAGE_DIM, i < first ? "s stops it." : "x removes it, + and - move it.");
 }
@@ -191,7 +194,12 @@ static void tune_details(struct text_page *p, const struct ui *u, const struct s
     if (r->excluded[0]) put_line(p, "cannot win", r->excluded);
     text_page_put(p, PAGE_PLAIN, " ");
     text_page_put(p, PAGE_DIM, "To use it although the search does not propose it:");
-    text_page_put(p, PAGE_PLAIN, "$ qdyno apply -m %.200s %s", s->tune.model, r->config);
+    struct str command = { 0 };
+    word_append(&command, s->tune.model);
+    str_append(&command, " ");
+    word_append(&command, r->config);
+    text_page_put(p, PAGE_PLAIN, "$ qdyno apply -m %s", str_text(&command));
+    str_free(&command);
 }
 
 /* ---------------------------------------------------------------- all of them */

@@ -94,9 +94,11 @@ static const char *refuse_kernels(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_push(const struct ui *u, const struct snapshot *s)
 {
+    const struct run_line *r = ui_run(u, s);
     if (u->read_only) return READ_ONLY;
     if (s->pushing) return "a push is running already";
     if (!ui_run_id(u, s)) return "there is no result to push: b starts an A/B";
+    if (r && strcmp(r->kind, "ab")) return "only an A/B can be pushed: select one (Enter shows this run)";
     if (u->view != VIEW_HISTORY && snapshot_is_running(s)) return "the experiment has not finished";
     return "";
 }
@@ -215,6 +217,16 @@ static const char *refuse_load(const struct ui *u, const struct snapshot *s)
                : "";
 }
 
+/* For changes of settings of what serves the load on screen. */
+static const char *refuse_load_setting(const struct ui *u, const struct snapshot *s)
+{
+    const char *why = refuse_load(u, s);
+    if (*why) return why;
+    return snapshot_load_is_remote(s)
+               ? "this load is sent over HTTP: its server is changed by a dashboard with --server"
+               : "";
+}
+
 /* For the selected job of the queue. */
 static const char *refuse_queued(const struct ui *u, const struct snapshot *s)
 {
@@ -320,25 +332,43 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,       [DO_RESUME] = refuse_resume,
-        [DO_ADVISE] = refuse_advise,      [DO_PUSH] = refuse_push,
-        [DO_OPEN] = refuse_open,          [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,        [DO_WAIT_QUIET] = refuse_wait_quiet,
-        [DO_LOADED] = refuse_loaded,      [DO_COMMAND] = refuse_job,
-        [DO_EARLIER] = refuse_queued,     [DO_LATER] = refuse_queued,
-        [DO_MODEL] = refuse_model,        [DO_FILTER] = refuse_list,
-        [DO_MARK] = refuse_mark,          [DO_SORT] = refuse_list,
-        [DO_REVERSE] = refuse_list,       [DO_DELETE] = refuse_delete,
-        [DO_COMPARE] = refuse_compare,    [DO_VERIFY] = refuse_verify,
-        [DO_KERNELS] = refuse_kernels,    [DO_APPLY] = refuse_apply,
-        [DO_BASELINE] = refuse_baseline,  [DO_REPORT] = refuse_report,
-        [DO_QUANTIZE] = refuse_start,     [DO_CALIBRATE] = refuse_start,
-        [DO_MODEL_TEXT] = refuse_start,   [DO_TUNE] = refuse_tune,
-        [DO_UNDO] = refuse_undo,          [DO_OUTPUT] = refuse_output,
-        [DO_WRITE] = refuse_write,        [DO_NEXT_PANE] = refuse_pane,
-        [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,
-        [DO_DETAILS] = refuse_details,    [DO_SCHEDULE] = refuse_load,
-        [DO_LOAD_SETTING] = refuse_load,
+        [DO_NEW_AB] = refuse_start,
+        [DO_RESUME] = refuse_resume,
+        [DO_ADVISE] = refuse_advise,
+        [DO_PUSH] = refuse_push,
+        [DO_OPEN] = refuse_open,
+        [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,
+        [DO_WAIT_QUIET] = refuse_wait_quiet,
+        [DO_LOADED] = refuse_loaded,
+        [DO_COMMAND] = refuse_job,
+        [DO_EARLIER] = refuse_queued,
+        [DO_LATER] = refuse_queued,
+        [DO_MODEL] = refuse_model,
+        [DO_FILTER] = refuse_list,
+        [DO_MARK] = refuse_mark,
+        [DO_SORT] = refuse_list,
+        [DO_REVERSE] = refuse_list,
+        [DO_DELETE] = refuse_delete,
+        [DO_COMPARE] = refuse_compare,
+        [DO_VERIFY] = refuse_verify,
+        [DO_KERNELS] = refuse_kernels,
+        [DO_APPLY] = refuse_apply,
+        [DO_BASELINE] = refuse_baseline,
+        [DO_REPORT] = refuse_report,
+        [DO_QUANTIZE] = refuse_start,
+        [DO_CALIBRATE] = refuse_start,
+        [DO_MODEL_TEXT] = refuse_start,
+        [DO_TUNE] = refuse_tune,
+        [DO_UNDO] = refuse_undo,
+        [DO_OUTPUT] = refuse_output,
+        [DO_WRITE] = refuse_write,
+        [DO_NEXT_PANE] = refuse_pane,
+        [DO_PREVIOUS_PANE] = refuse_pane,
+        [DO_ZOOM] = refuse_pane,
+        [DO_DETAILS] = refuse_details,
+        [DO_SCHEDULE] = refuse_load_setting,
+        [DO_LOAD_SETTING] = refuse_load_setting,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

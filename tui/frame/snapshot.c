@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 
 const char RANDOM_WEIGHTS_TEXT[] = "random weights: quality figures mean nothing";
 
@@ -68,12 +69,12 @@ bool snapshot_running_job(const struct snapshot *s, struct queued_job *out)
     const struct experiment_state *x = &s->experiment;
     *out = (struct queued_job){ .since_ms = s->command_started_ms };
     if (snapshot_is_running(s)) {
-        char workload[600];
+        static const char PROGRAM[] = "qdyno ";
+        char command[COMMAND_TEXT];
         snprintf(out->kind, sizeof out->kind, "ab");
-        const int n = snprintf(out->line, sizeof out->line, "ab %.400s %.400s -w %.300s", x->arm[0].line,
-                               x->arm[1].line, experiment_workload_line(&x->spec, workload, sizeof workload));
-        if (x->run_id && n > 0 && (size_t)n < sizeof out->line) /* 0: not stored yet */
-            snprintf(out->line + n, sizeof out->line - (size_t)n, " (run %lld)", (long long)x->run_id);
+        if (str_starts(experiment_command(s, command, sizeof command), PROGRAM))
+            str_put(out->line, sizeof out->line, command + strlen(PROGRAM));
+        out->run_id = x->run_id;
         out->since_ms = s->unix_ms - (int64_t)(1e3 * (isfinite(x->elapsed_s) ? x->elapsed_s : 0));
         return true;
     }
@@ -88,6 +89,11 @@ const struct live *snapshot_live(const struct snapshot *s)
     return s->load_source == LOAD_OF_SERVER       ? &s->server.live
            : s->load_source == LOAD_OF_EXPERIMENT ? &s->experiment.live
                                                   : NULL;
+}
+
+bool snapshot_load_is_remote(const struct snapshot *s)
+{
+    return s->load_source == LOAD_OF_EXPERIMENT && !s->experiment.live.settings[0];
 }
 
 const struct occupancy *snapshot_occupancy(const struct snapshot *s)
@@ -125,8 +131,8 @@ void snapshot_fold_log(struct snapshot *s)
         struct log_line *to = &s->log[kept++];
         *to = l;
         if (before > 1)
-            snprintf(to->text, sizeof to->text, "%.*s, as %s %d before it%.300s", at, l.text,
-                     before > 2 ? "were" : "was", before - 1, l.text + at);
+            text_cutf(to->text, sizeof to->text, "%.*s, as %s %d before it%s", at, l.text,
+                      before > 2 ? "were" : "was", before - 1, l.text + at);
     }
     s->log_count = kept;
 }

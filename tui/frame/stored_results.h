@@ -19,8 +19,9 @@ enum {
 
 /* One config whose predictions were compared with those of a reference config. */
 struct quality_result {
-    int64_t run_id, measured_ms;               /* unix time */
-    char config[160], reference[96], text[64]; /* text: base name of the file */
+    int64_t run_id, measured_ms; /* unix time */
+    char config[CONFIG_LINE], reference[CONFIG_LINE];
+    char text[TEXT_LABEL];                     /* base name of the file */
     int ctx;                                   /* tokens per window */
     int64_t windows;                           /* 0: not kept, with all figures but kld (a search) */
     struct interval kld, top1, ppl, ppl_ratio; /* 95 % intervals; NAN unknown */
@@ -31,7 +32,7 @@ struct quality_result {
 struct quality_results {
     int count;                                   /* -1: not read yet */
     struct quality_result line[QUALITY_RESULTS]; /* the smallest loss first; foreign ones at the end */
-    char text[64];                               /* name of the model's text; "": unknown */
+    char text[TEXT_LABEL];                       /* name of the model's text; "": unknown */
     bool bundled;                                /* it is the bundled one, the stories */
     char trouble[512];                           /* why nothing can be measured on it; "": it can */
     char error[200];
@@ -54,7 +55,7 @@ struct sensitivity {
 
 /* Requests of one workload under one config. */
 struct stored_load {
-    char workload[64], config[160];
+    char workload[WORKLOAD_LINE], config[CONFIG_LINE];
     int sequences;
     int64_t requests;
     struct latency_histogram ttft, itl; /* time to first token, inter-token latency */

@@ -1,17 +1,7 @@
 /* tui/frame/text_page.c - lines of a text page. */
 #include "tui/frame/frame.h"
 
-#include <string.h>
-
-/* Drop the last character if cutting the text left it incomplete (UTF-8). */
-static void text_drop_partial(char *text)
-{
-    size_t n = strlen(text), start = n;
-    uint32_t code;
-    while (start > 0 && n - start < 4 && ((unsigned char)text[start - 1] & 0xc0) == 0x80) start--;
-    if (start > 0 && (unsigned char)text[start - 1] >= 0xc0) start--;
-    if (start < n && str_utf8_next(text + start, n - start, &code) != n - start) text[start] = '\0';
-}
+#include "base/cut/cut.h"
 
 void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ...)
 {
@@ -22,10 +12,9 @@ void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ..
     struct page_line *l = &p->line[p->count++];
     va_list args;
     va_start(args, fmt);
-    const int n = vsnprintf(l->text, sizeof l->text, fmt, args);
+    text_cutv(l->text, sizeof l->text, fmt, args);
     va_end(args);
     l->tone = tone;
-    if (n >= (int)sizeof l->text) text_drop_partial(l->text);
 }
 
 int text_page_columns(const struct text_page *p)

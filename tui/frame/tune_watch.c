@@ -129,13 +129,16 @@ const char *tune_next_step(const struct snapshot *s, char *buf, size_t size)
 {
     const struct tune_watch *t = &s->tune;
     const bool resumable = s->stopped_tune.id && s->stopped_tune.id == t->run_id;
+    char line[CONFIG_LINE];
     if (t->running)
         snprintf(buf, size, "s: good enough, stop now; what was measured is stored, and r resumes it");
     else if (tune_is_applied(s))
         snprintf(buf, size, "in use%s: run, bench and the dashboard use it; u: undo",
                  t->loaded ? ", found on a busy machine" : "");
     else if (t->candidate[0])
-        snprintf(buf, size, "Enter: use %.400s%s%s%s", t->candidate, t->wins && !t->loaded ? "" : " anyway",
+        snprintf(buf, size, "Enter: use %s%s%s%s",
+                 text_shorten(t->candidate, NULL, 0, 120, line, sizeof line),
+                 t->wins && !t->loaded ? "" : " anyway",
                  t->confirm[0] ? "; !: compare it when the machine is quiet" : "",
                  resumable ? "; r: resume the search" : "");
     else

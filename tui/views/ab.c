@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 
 /* A column of the table of arms. */
 struct arm_column {
@@ -116,13 +117,19 @@ static void row_figures(struct grid *g, struct rect in, int row, const struct ex
     }
 }
 
-static void row_config(struct grid *g, struct rect in, int row, const struct experiment_arm *a, int arm)
+static void row_config(struct grid *g, struct rect in, int row, const struct experiment_state *x, int arm)
 {
+    const struct experiment_arm *a = &x->arm[arm];
+    char line[CONFIG_LINE];
     struct pen p = pen_at(g, in, 0, row);
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c  ", 'A' + arm);
-    pen_field(&p, MIN(text_columns(a->line), pen_left(&p)), ROLE_TEXT, a->line);
-    if (a->recipe[0]) pen_printf(&p, ROLE_DIM, "   recipe %s", a->recipe);
-    pen_printf(&p, ROLE_DIM, "   %s", a->failed ? "" : a->ready ? "loaded" : a->cells ? "" : "loading");
+    char recipe[sizeof a->recipe + 16] = "";
+    if (a->recipe[0]) snprintf(recipe, sizeof recipe, "   recipe %s", a->recipe);
+    const char *state = a->failed || (a->cells && !a->ready) ? "" : a->ready ? "   loaded" : "   loading";
+    const int beside = text_columns(recipe) + text_columns(state);
+    pen_put(&p, ROLE_TEXT, arm_line(x, arm, MAX(pen_left(&p) - beside, 3), line, sizeof line));
+    pen_put(&p, ROLE_DIM, recipe);
+    pen_put(&p, ROLE_DIM, state);
 }
 
 /* With more than two arms each has one row, with as many figures as fit. */
@@ -137,8 +144,11 @@ static void row_challenger(struct grid *g, struct rect in, int row, const struct
     struct pen p = pen_at(g, in, 0, row);
     pen_put(&p, ROLE_KEY, selected ? "▸" : " ");
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
-    pen_field(&p, narrow ? in.w - 3 - RATE - verdict : MAX(LINE, in.w - 3 - RATE - peak - VERDICT - EVIDENCE),
-              selected ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT, a->line);
+    const int columns = narrow ? in.w - 3 - RATE - verdict
+                               : MAX(LINE, in.w - 3 - RATE - peak - VERDICT - EVIDENCE);
+    char line[CONFIG_LINE];
+    pen_field(&p, columns, selected ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT,
+              arm_line(x, arm, columns, line, sizeof line));
     if (a->failed) {
         pen_put(&p, ROLE_ERROR, " ✕ ");
         pen_field(&p, pen_left(&p), ROLE_ERROR, a->error);
@@ -182,16 +192,16 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s,
         snprintf(run, sizeof run, "Arms   run %lld", (long long)x->run_id);
     else if (!s->experiment_live)
         run_title(s, run, sizeof run);
-    snprintf(title, sizeof title, "%s   %.100s   %.500s   %s", run, name ? name + 1 : x->spec.model,
-             experiment_workload_line(&x->spec, workload, sizeof workload),
-             experiment_metric(&x->spec)->name);
+    text_cutf(title, sizeof title, "%s   %s   %s   %s", run, name ? name + 1 : x->spec.model,
+              experiment_workload_line(&x->spec, workload, sizeof workload),
+              experiment_metric(&x->spec)->name);
     struct rect in = grid_box(g, area, title, snapshot_caution(s));
     if (experiment_arms(&x->spec) > 2) {
         rows_arms(g, in, s, selected);
         return;
     }
-    row_config(g, in, 0, &x->arm[0], 0);
-    row_config(g, in, 1, &x->arm[1], 1);
+    row_config(g, in, 0, x, 0);
+    row_config(g, in, 1, x, 1);
     row_figures(g, in, 2, x, -1);
     row_figures(g, in, 3, x, 0);
     row_figures(g, in, 4, x, 1);

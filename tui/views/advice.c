@@ -11,12 +11,21 @@
 static bool folded_row(struct pen *p, int item, unsigned style, const void *ctx)
 {
     const struct snapshot *s = ctx;
-    char text[160];
+    char text[CONFIG_LINE + 80];
     if (!snapshot_is_folded(s, item)) return false;
-    snprintf(text, sizeof text, "    %d more %s too uncertain to rank: press v to measure %.60s",
+    snprintf(text, sizeof text, "    %d more %s too uncertain to rank: press v to measure %s",
              s->advice_folded, s->advice_folded > 1 ? "are" : "is", s->advice[s->advice_count - 1].line);
     pen_field(p, pen_left(p), style, text);
     return true;
+}
+
+const char *advice_note(const struct snapshot *s, char *buf, size_t size)
+{
+    const char *caution = snapshot_caution(s);
+    const int ctx = s->advice_count ? s->advice[0].prediction.plan.ctx : 0;
+    if (caution || ctx <= 0) return caution;
+    snprintf(buf, size, "memory: with %d tokens", ctx);
+    return buf;
 }
 
 static void advice_details(struct grid *g, struct rect in, const struct advice *a)
@@ -39,6 +48,7 @@ static void advice_details(struct grid *g, struct rect in, const struct advice *
 void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     struct rect box[ADVICE_PANES] = { body };
+    char note[64];
     if (s->advice_count) {
         layout_advice(body, s->advice_count, box);
         panes_place(g, box, ADVICE_PANES, body, u);
@@ -48,7 +58,7 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         .g = g,
         .box = box[ADVICE_LIST],
         .title = untimed ? "Advice (# times the kernels once, 55 s: narrower predictions)" : "Advice",
-        .note = snapshot_caution(s),
+        .note = advice_note(s, note, sizeof note),
         .s = s,
         .u = u,
         .whole = folded_row,

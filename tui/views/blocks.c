@@ -53,6 +53,11 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
         grid_wrap(
             g, in, ROLE_DIM,
             server ? "reading the server"
+            : snapshot_load_is_remote(s)
+                ? "n/a: this load is sent over HTTP, and its clients do not see the cache of the server. A "
+                  "dashboard that is started with --server shows it."
+            : s->command[0] && !snapshot_is_running(s)
+                ? "n/a: what runs now is another process, and it does not tell the use of its cache"
             : s->experiment_known && !s->experiment_live
                 ? "n/a: cache usage is only shown while an experiment runs; it is not stored"
                 : "n/a: no experiment is running. While one runs, each block of the cache is a "

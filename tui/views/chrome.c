@@ -18,6 +18,8 @@ const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_TUNE] = { "tune", view_tune },       [VIEW_JOBS] = { "queue", view_jobs },
 };
 
+enum { TITLE_PART = 1024 };
+
 static void draw_too_small(struct grid *g, const struct snapshot *s, const struct ui *u)
 {
     char text[256];
@@ -75,30 +77,74 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
         snprintf(buf, size, "%s %s", m.glyph, m.word);
 }
 
-static void draw_title(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
+/* What the title says: where a model runs, the model, and what it does. */
+struct title {
+    char place[TITLE_PART], model[TITLE_PART], state[TITLE_PART];
+    enum role role; /* of the state */
+};
+
+static void title_of_machine(struct title *t, const struct snapshot *s, const struct ui *u)
 {
-    char state[96], machine[160] = "", model[160] = "no model";
-    title_state(s, u, state, sizeof state);
-    if (s->machine_known) machine_short(&s->machine, machine, sizeof machine);
+    title_state(s, u, t->state, sizeof t->state);
+    t->role = phase_mark(s).role;
+    if (s->machine_known) machine_short(&s->machine, t->place, sizeof t->place);
     const char *slash = strrchr(s->model_path, '/');
+    snprintf(t->model, sizeof t->model, "no model");
     if (s->model_path[0])
-        snprintf(model, sizeof model, "%.100s %s", slash ? slash + 1 : s->model_path,
+        snprintf(t->model, sizeof t->model, "%s %s", slash ? slash + 1 : s->model_path,
                  quantization_short(&s->model));
     if (s->model_path[0] && s->applied[0]) {
-        const size_t n = strlen(model);
-        snprintf(model + n, sizeof model - n, " → %.40s%s", s->applied,
+        const size_t n = strlen(t->model);
+        snprintf(t->model + n, sizeof t->model - n, " → %s%s", s->applied,
                  *s->applied_load ? " (found busy)" : "");
     }
+}
+
+static void title_of_server(struct title *t, const struct snapshot *s)
+{
+    const struct server_watch *w = &s->server;
+    const int running = w->live.running, waiting = w->live.waiting;
+    static const char PLAIN[] = "http://";
+    snprintf(t->place, sizeof t->place, "server %s",
+             str_starts(w->url, PLAIN) ? w->url + strlen(PLAIN) : w->url);
+    snprintf(t->model, sizeof t->model, "%s", w->model);
+    t->role = ROLE_DIM;
+    if (w->error[0]) {
+        t->role = ROLE_ERROR;
+        snprintf(t->state, sizeof t->state, "✕ no answer");
+    } else if (!w->known) {
+        snprintf(t->state, sizeof t->state, "○ reading");
+    } else if (strcmp(w->status, "ok") != 0) {
+        t->role = ROLE_WARN;
+        snprintf(t->state, sizeof t->state, "● %s", w->status);
+    } else if (running || waiting) {
+        t->role = ROLE_TITLE;
+        const int n = snprintf(t->state, sizeof t->state, "● %d running", running);
+        if (waiting) snprintf(t->state + n, sizeof t->state - (size_t)n, ", %d waiting", waiting);
+    } else {
+        snprintf(t->state, sizeof t->state, "○ idle");
+    }
+}
+
+/* The view of a server is about that server and its model; the others are about this machine and the model
+ * that was opened here. */
+static void draw_title(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
+{
+    struct title t = { .place = "", .model = "", .state = "" };
+    if (u->view == VIEW_LOAD && s->load_source == LOAD_OF_SERVER)
+        title_of_server(&t, s);
+    else
+        title_of_machine(&t, s, u);
     struct pen p = pen_at(g, row, 0, 0);
     pen_put(&p, ROLE_TITLE | STYLE_BOLD, " qdyno  ");
-    int room = MAX(row.w - p.x - text_columns(state) - 3, 0);
-    int for_model = MIN(text_columns(model), room * 65 / 100);
-    int for_machine = MIN(text_columns(machine), room - for_model - 2);
-    pen_field(&p, for_machine, ROLE_TEXT, machine);
-    if (for_machine > 0) pen_put(&p, ROLE_TEXT, "  ");
-    pen_field(&p, for_model, ROLE_TEXT | STYLE_BOLD, model);
-    p.x = row.w - text_columns(state) - 1;
-    pen_put(&p, phase_mark(s).role, state);
+    int room = MAX(row.w - p.x - text_columns(t.state) - 3, 0);
+    int for_model = MIN(text_columns(t.model), room * 65 / 100);
+    int for_place = MIN(text_columns(t.place), room - for_model - 2);
+    pen_field(&p, for_place, ROLE_TEXT, t.place);
+    if (for_place > 0) pen_put(&p, ROLE_TEXT, "  ");
+    pen_field(&p, for_model, ROLE_TEXT | STYLE_BOLD, t.model);
+    p.x = row.w - text_columns(t.state) - 1;
+    pen_put(&p, t.role, t.state);
 }
 
 /* The running command: what it does, a progress bar, its rate, the time left. */

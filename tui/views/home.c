@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/cut/cut.h"
+
 /* The name of a key, and what it does; a click does it, too. */
 static void put_step(struct pen *p, enum action action, unsigned style, const char *text)
 {
@@ -22,12 +24,12 @@ static void draw_resume(struct grid *g, struct rect in, int row, const struct st
     char text[400];
     struct pen p = pen_at(g, in, 0, row);
     const bool undecided = !strcmp(r->state, RUN_UNDECIDED);
-    snprintf(text, sizeof text, "%s the %s that %s (run %lld, %s, %.100s)", undecided ? "continue" : "resume",
-             what,
-             undecided                      ? "ended undecided"
-             : !strcmp(r->state, "stopped") ? "was stopped"
-                                            : "was interrupted",
-             (long long)r->id, figure_date(r->started_ms).text, r->model);
+    text_cutf(text, sizeof text, "%s the %s that %s (run %lld, %s, %s)", undecided ? "continue" : "resume",
+              what,
+              undecided                      ? "ended undecided"
+              : !strcmp(r->state, "stopped") ? "was stopped"
+                                             : "was interrupted",
+              (long long)r->id, figure_date(r->started_ms).text, r->model);
     put_step(&p, DO_RESUME, ROLE_TEXT, text);
 }
 
@@ -51,8 +53,8 @@ static void draw_waiting(struct grid *g, struct rect in, int row, const struct s
 {
     char text[300];
     struct pen p = pen_at(g, in, 0, row);
-    snprintf(text, sizeof text, "%d job%s in the queue, next: %.200s", s->queued, str_plural(s->queued),
-             s->queue[0].line);
+    text_cutf(text, sizeof text, "%d job%s in the queue, next: %s", s->queued, str_plural(s->queued),
+              s->queue[0].line);
     put_step(&p, DO_VIEW_JOBS, ROLE_TEXT, text);
 }
 
@@ -82,7 +84,7 @@ static int draw_steps(struct grid *g, struct rect in, const struct snapshot *s)
     if (!wide) p = pen_at(g, in, 0, row++);
     char compare[160] = "compare two configurations";
     if (!wide)
-        snprintf(compare, sizeof compare, "compare two: A default, B %.120s", proposed_line(s, "default"));
+        text_cutf(compare, sizeof compare, "compare two: A default, B %s", proposed_line(s, "default"));
     put_step(&p, DO_NEW_AB, ROLE_TEXT, compare);
     const bool tune = s->stopped_tune.id > s->stopped_ab.id;
     if (s->stopped_tune.id || s->stopped_ab.id)

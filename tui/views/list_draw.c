@@ -79,7 +79,7 @@ struct column_texts {
 };
 
 static void draw_cell(const struct list_frame *f, struct rect row, int column, int item,
-                      const struct column_texts *lines, bool chosen)
+                      struct column_texts *const lines[LIST_COLUMNS], bool chosen)
 {
     const struct list_view *v = f->v;
     const struct list_column *c = &f->l->column[column];
@@ -93,7 +93,8 @@ static void draw_cell(const struct list_frame *f, struct rect row, int column, i
     }
     const char *text = c->text(v->u, v->s, item, buf, sizeof buf);
     if (c->config)
-        text = text_shorten(text, lines ? lines->of : NULL, lines ? f->rows : 0, w, shorter, sizeof shorter);
+        text = text_shorten(text, lines[column] ? lines[column]->of : NULL, lines[column] ? f->rows : 0, w,
+                            shorter, sizeof shorter);
     const unsigned own = c->style ? c->style(v->u, v->s, item) : (unsigned)ROLE_TEXT;
     /* One colour for the whole bar, so that it is seen as one. */
     const unsigned style = chosen ? (own & ~(unsigned)STYLE_ROLE) | ROLE_TEXT | extra : own;
@@ -103,7 +104,8 @@ static void draw_cell(const struct list_frame *f, struct rect row, int column, i
         pen_field(&p, w, style, text);
 }
 
-static void draw_rows(const struct list_frame *f, struct rect in, int top, const struct column_texts *lines)
+static void draw_rows(const struct list_frame *f, struct rect in, int top,
+                      struct column_texts *const lines[LIST_COLUMNS])
 {
     const struct list_view *v = f->v;
     const int chosen = v->u->selected[v->u->view];
@@ -146,11 +148,10 @@ static void list_title(const struct list_view *v, int rows, int all, char *buf, 
                  typing ? "" : " (Esc: all)");
 }
 
-static struct column_texts *texts_of(const struct list_frame *f)
+/* NULL: not a column of config lines, or it has one row. */
+static struct column_texts *texts_of(const struct list_frame *f, int column)
 {
-    int column = 0;
-    while (column < list_columns(f->l) && !f->l->column[column].config) column++;
-    struct column_texts *t = column < list_columns(f->l) && f->rows > 1 ? malloc(sizeof *t) : NULL;
+    struct column_texts *t = f->l->column[column].config && f->rows > 1 ? malloc(sizeof *t) : NULL;
     for (int i = 0; t && i < f->rows; i++)
         t->of[i] = f->l->column[column].text(f->v->u, f->v->s, f->items[i], t->text[i], sizeof t->text[i]);
     return t;
@@ -178,9 +179,10 @@ struct rect list_draw(const struct list_view *v)
     struct rect rows = rect_rows(in, 1, in.h - 1);
     const int chosen = v->u->selected[v->u->view];
     const int top = list_top(chosen, rows.h, f.rows);
-    struct column_texts *lines = texts_of(&f);
+    struct column_texts *lines[LIST_COLUMNS] = { NULL };
+    for (int i = 0; i < list_columns(l); i++) lines[i] = texts_of(&f, i);
     draw_rows(&f, rows, top, lines);
-    free(lines);
+    for (int i = 0; i < list_columns(l); i++) free(lines[i]);
     draw_marks(v->g, v->box, title, top, f.rows - top - rows.h);
     return rest;
 }

@@ -142,15 +142,17 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     enum { VERDICT_COLUMNS = 38, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
     const bool narrow = strip_is_narrow(in);
     int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - (narrow ? 0 : VERDICT_COLUMNS);
+    char line[CONFIG_LINE];
     struct pen p = pen_at(g, in, 0, row);
     pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
     if (a->failed) {
-        pen_field(&p, MIN(room, 24), ROLE_TEXT, a->line);
+        room = MIN(room, 24);
+        pen_field(&p, room, ROLE_TEXT, arm_line(&s->experiment, arm, room, line, sizeof line));
         pen_put(&p, ROLE_ERROR, " ✕ ");
         pen_field(&p, pen_left(&p), ROLE_ERROR, a->error);
         return;
     }
-    pen_field(&p, room, ROLE_TEXT, a->line);
+    pen_field(&p, room, ROLE_TEXT, arm_line(&s->experiment, arm, room, line, sizeof line));
     char text[48];
     snprintf(text, sizeof text, "%s %s", figure_number(a->rate).text, rate ? "tok/s" : metric->unit);
     pen_field_right(&p, RATE_COLUMNS, ROLE_TEXT, isfinite(a->rate) ? text : "n/a");
@@ -242,9 +244,10 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s, c
 
 static void box_advice(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
+    char note[64];
     /* a prediction stands beside rates that were measured under load: it has to say what it is */
     struct rect in = grid_box(g, area, s->advice_count ? "Advice (~ predicted, when quiet)" : "Advice",
-                              s->advice_count ? snapshot_caution(s) : NULL);
+                              s->advice_count ? advice_note(s, note, sizeof note) : NULL);
     if (s->advice_count == 0) {
         const char *text =
             s->advice_state[0]   ? s->advice_state

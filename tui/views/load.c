@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 
 static const struct stored_load *load_selected(const struct snapshot *s, const struct ui *u)
 {
@@ -41,10 +42,10 @@ static void box_requests(struct grid *g, struct rect area, const struct snapshot
 static void box_latency(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct stored_load *l = load_selected(s, u);
-    char title[128] = "Latency";
+    char title[sizeof l->workload + 64] = "Latency";
     if (l)
-        snprintf(title, sizeof title, "Latency of %.40s, %d sequence%s", l->workload, MAX(l->sequences, 1),
-                 l->sequences > 1 ? "s" : "");
+        text_cutf(title, sizeof title, "Latency of %s, %d sequence%s", l->workload, MAX(l->sequences, 1),
+                  l->sequences > 1 ? "s" : "");
     struct rect in = grid_box(g, area, title, NULL), part[2];
     if (!l) {
         grid_wrap(g, in, ROLE_DIM, "n/a: no requests were measured");

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cut/cut.h"
+
 /* ---------------------------------------------------------------- requests */
 
 static struct figure show_count(double v)
@@ -76,19 +78,19 @@ static void row_stalls(struct grid *g, struct rect in, const struct live *l)
 
 static const char *source_title(const struct snapshot *s, const struct live *l, char *buf, size_t size)
 {
-    if (s->load_source == LOAD_OF_SERVER && !s->server.known)
-        snprintf(buf, size, "Server %.80s", s->server.url);
-    else if (s->load_source == LOAD_OF_SERVER)
-        snprintf(buf, size, "Server %.80s: %.40s%s%.16s", s->server.url, s->server.model,
-                 strcmp(s->server.status, "ok") ? ", " : "",
-                 strcmp(s->server.status, "ok") ? s->server.status : "");
-    else if (l->clients)
-        snprintf(buf, size, "Load of %c: %d clients", 'A' + MAX(s->experiment.running_arm, 0), l->clients);
+    const int arm = MAX(s->experiment.running_arm, 0);
+    char speed[48] = "";
+    if (s->load_source == LOAD_OF_SERVER) {
+        snprintf(buf, size, "Requests"); /* the title of the screen names the server, its model and state */
+        return buf;
+    }
+    if (l->clients)
+        snprintf(speed, sizeof speed, ": %d clients", l->clients);
     else if (l->speed != 1)
-        snprintf(buf, size, "Load of %c: %s times as fast", 'A' + MAX(s->experiment.running_arm, 0),
-                 figure_number(l->speed).text);
-    else
-        snprintf(buf, size, "Load of %c", 'A' + MAX(s->experiment.running_arm, 0));
+        snprintf(speed, sizeof speed, ": %s times as fast", figure_number(l->speed).text);
+    const char *url = snapshot_load_is_remote(s) ? config_text(&s->experiment.spec.config[arm], KNOB_URL)
+                                                 : "";
+    text_cutf(buf, size, "Load of %c%s%s%s", 'A' + arm, speed, *url ? " to " : "", url);
     return buf;
 }
 
@@ -182,7 +184,7 @@ void box_steps(struct grid *g, struct rect area, const struct snapshot *s)
     struct rect in = grid_box(g, area, "Batch by step", NULL);
     if (!n) {
         grid_wrap(g, in, ROLE_DIM,
-                  *l->settings
+                  !snapshot_load_is_remote(s)
                       ? "no step was computed yet"
                       : "n/a: this load is sent over HTTP, and a server does not tell its clients its steps");
         return;

@@ -139,7 +139,7 @@ static int draw_experts(struct grid *g, struct rect in, int row, const struct sn
  * another command. Returns its rows. */
 static int draw_memory_command(struct grid *g, struct rect in, int row, const struct snapshot *s)
 {
-    char text[MODEL_PATH + 160] = "$ ";
+    char text[COMMAND_TEXT] = "$ ";
     const struct rect at = rect_rows(in, row, in.h - row);
     memory_command(s, text + 2, sizeof text - 2);
     return grid_wrap_rows(g, at.w, text) <= at.h ? grid_wrap(g, at, ROLE_DIM, text) : 0;

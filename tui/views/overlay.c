@@ -18,7 +18,7 @@ static void draw_selection(const struct pen *p, int x, int from, int to)
 
 /* The part of a field's text that fits on the screen. */
 struct field_window {
-    int head; /* columns of the beginning that are shown before the tail, with "…" as the last; 0: none */
+    int head; /* columns before the tail: the beginning of the text, with "…" as the last; 0: none */
     const char *tail; /* from here on the text is shown */
     int cursor;       /* column of the cursor */
 };
@@ -34,7 +34,7 @@ static struct field_window field_window(const struct form *f, int i, int room)
     snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
     const int columns = text_columns(before);
     if (columns <= room) return (struct field_window){ .tail = field->text, .cursor = columns };
-    const int head = f->kind == FORM_COMMAND ? room / 2 : 0;
+    const int head = f->kind == FORM_COMMAND ? room / 2 : 1;
     const int tail = room - head - (field->text[field->cursor] ? 1 : 0); /* "…" is below the cursor then */
     while (*at && text_columns(at) > tail) at += str_utf8_next(at, strlen(at), &code);
     return (struct field_window){ .head = head,
@@ -327,13 +327,17 @@ void view_question(struct grid *g, struct rect body, const struct ui *u)
 {
     const struct question *q = &u->question;
     struct rect area = layout_overlay(body, MIN(body.w - 4, 96), 9);
-    char line[sizeof q->line + 16];
+    char line[sizeof q->line + 16], command[COMMAND_TEXT];
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover_clicks(g, HIT_NOTHING);
     struct rect in = grid_box(g, area, "Confirm", "y yes   n no");
     const int used = grid_wrap(g, rect_rows(in, 0, MAX(in.h - 2, 0)), ROLE_WARN | STYLE_BOLD, q->text);
-    snprintf(line, sizeof line, "$ qdyno %s", q->line);
-    grid_wrap(g, rect_rows(in, used + 1, MAX(in.h - used - 1, 0)), ROLE_DIM, line);
+    snprintf(line, sizeof line, "qdyno %s", q->line);
+    struct pen p = pen_at(g, rect_rows(in, used + 1, MAX(in.h - used - 1, 0)), 0, 0);
+    pen_put(&p, ROLE_DIM, "$ ");
+    p.area.x += p.x;
+    p.area.w = MAX(p.area.w - p.x, 0);
+    grid_wrap(g, p.area, ROLE_DIM, command_for_shell(u, line, command, sizeof command));
 }
 
 /* ---------------------------------------------------------------- palette, keys */

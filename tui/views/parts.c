@@ -366,7 +366,7 @@ void draw_quality(struct pen *p, const struct experiment_state *x, int arm)
     pen_printf(p, ROLE_TEXT, "%.3g", q->kld.estimate);
     if (isfinite(q->kld.lower)) pen_printf(p, ROLE_TEXT, " [%.3g, %.3g]", q->kld.lower, q->kld.upper);
     char text[TEXT_LABEL];
-    pen_printf(p, ROLE_DIM, " on %.40s", quality_text_label(text, q->text, q->text_sha256));
+    pen_printf(p, ROLE_DIM, " on %s", quality_text_label(text, q->text, q->text_sha256));
     pen_put(p, ROLE_DIM, "  same top-1 ");
     pen_printf(p, ROLE_TEXT, "%.1f%%", 100 * q->top1.estimate);
     pen_put(p, ROLE_DIM, "  perplexity ");
@@ -406,7 +406,10 @@ static void draw_cell(struct pen *p, const struct experiment_state *x)
         pen_meter(p, MIN(10, pen_left(p)), (double)x->cell_done / x->cell_of, ROLE_METER);
         pen_printf(p, ROLE_TEXT, " %d/%d", x->cell_done, x->cell_of);
     }
-    if (isfinite(x->live_tok_s)) pen_printf(p, ROLE_TEXT, "  %s tok/s", figure_number(x->live_tok_s).text);
+    if (!isfinite(x->live_tok_s)) return;
+    /* a load counts requests, all other cells count tokens */
+    pen_printf(p, ROLE_TEXT, strcmp(x->cell_phase, "requests") ? "  %s tok/s" : "  %s requests/s",
+               figure_number(x->live_tok_s).text);
 }
 
 /* Whether the run was measured in more than one session: its own time is then only that of the last one. */
@@ -415,6 +418,15 @@ static bool was_resumed(const struct experiment_state *x)
     enum { SLACK_S = 5 };
     const double span_s = (double)(x->ended_ms - x->started_ms) * 1e-3 - x->paused_s;
     return x->spec.resume_id || (x->started_ms && x->ended_ms && span_s > 1.1 * x->elapsed_s + SLACK_S);
+}
+
+const char *arm_line(const struct experiment_state *x, int arm, int columns, char *buf, size_t size)
+{
+    const char *others[EXPERIMENT_ARMS];
+    int n = 0;
+    for (int i = 0; i < experiment_arms(&x->spec); i++)
+        if (i != arm) others[n++] = x->arm[i].line;
+    return text_shorten(x->arm[arm].line, others, n, columns, buf, size);
 }
 
 void draw_progress(struct pen *p, const struct snapshot *s)

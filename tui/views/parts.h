@@ -145,6 +145,13 @@ void draw_control(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "block 7  ABBA 3/4  B decode ▇▇▇··· 45/64": the running cell, or how the experiment ended. */
 void draw_progress(struct pen *p, const struct snapshot *s);
+/* What holds for all rows of the advice: a caution, otherwise the context that their memory is for. A search
+ * shows another memory of the same configuration, that of its own workload. NULL: neither
+ * is known. */
+const char *advice_note(const struct snapshot *s, char *buf, size_t size);
+/* The config line of an arm in `columns`; what it has in common with the other arms gives way first. Returns
+ * buf. */
+const char *arm_line(const struct experiment_state *x, int arm, int columns, char *buf, size_t size);
 
 /* What to do next, as a sentence. Returns buf. */
 const char *next_step(const struct snapshot *s, char *buf, size_t size);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/stats/stats.h"
+#include "base/cut/cut.h"
 
 /* ---------------------------------------------------------------- methods */
 
@@ -109,13 +110,13 @@ static void box_methods(struct grid *g, struct rect area, const struct snapshot 
     const struct quality_results *q = &s->quality;
     const int height = area.h - 2, wide = area.w >= 112;
     const char *slash = strrchr(s->written, '/'), *note = snapshot_caution(s);
-    char title[160], offer[160];
+    char title[60 + TEXT_LABEL], offer[160];
     snprintf(title, sizeof title, "Quality of methods: %s%s%s",
              wide ? "KL divergence of predictions" : "KL divergence", q->text[0] ? " on " : "", q->text);
     if (!note && q->bundled && q->count > 0 && !model_is_bundled(s->model_path))
         note = wide ? "\" sets a text that is more like yours" : "\" sets another text";
     if (ui_written_unmeasured(s)) {
-        snprintf(offer, sizeof offer, "! measures %.100s, written last", slash ? slash + 1 : s->written);
+        text_cutf(offer, sizeof offer, "! measures %s, written last", slash ? slash + 1 : s->written);
         note = offer;
     }
     const struct list_view list = { .g = g,

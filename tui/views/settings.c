@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 
 enum { CHOICES_SHOWN = 128 };
 
@@ -89,7 +90,7 @@ static int draw_choices(struct grid *g, struct rect in, const struct snapshot *s
     }
     y = n ? p.y + 1 : 0;
     for (int k = 0; k < reasons && y < in.h; k++) {
-        snprintf(text, sizeof text, "✕ %.280s", reason[k]);
+        text_cutf(text, sizeof text, "✕ %s", reason[k]);
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN, text);
     }
     return y;

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cut/cut.h"
+
 /* ---------------------------------------------------------------- where it is */
 
 static struct mark phase_state(const struct tune_watch *t, int phase)
@@ -72,8 +74,8 @@ static void box_state(struct grid *g, struct rect area, const struct snapshot *s
     const char *slash = strrchr(t->model, '/');
     char title[200] = "Search for the best configuration";
     if (t->run_id)
-        snprintf(title, sizeof title, "Search for the best configuration   run %lld   %.100s",
-                 (long long)t->run_id, slash ? slash + 1 : t->model);
+        text_cutf(title, sizeof title, "Search for the best configuration   run %lld   %s",
+                  (long long)t->run_id, slash ? slash + 1 : t->model);
     struct rect in = grid_box(g, area, title, NULL);
     row_phases(g, in, 0, t);
     row_budget(g, in, 1, s);
@@ -203,11 +205,19 @@ static void draw_interval(struct pen *p, int columns, int item, unsigned extra, 
 /* The current configuration, where the list is too long to show it for certain. */
 static void draw_current(struct grid *g, struct rect in, const struct tune_watch *t)
 {
+    char line[CONFIG_LINE], figures[80];
     struct pen p = pen_at(g, in, 0, 0);
-    for (int i = 0; i < t->rows && in.h > 0; i++)
-        if (t->row[i].is_current)
-            pen_printf(&p, ROLE_ARM_A, "current (│): %.60s   %s tok/s   %s", t->row[i].config,
-                       figure_number(t->row[i].rate).text, figure_bytes(t->row[i].bytes).text);
+    for (int i = 0; i < t->rows && in.h > 0; i++) {
+        if (!t->row[i].is_current) continue;
+        snprintf(figures, sizeof figures, "   %s tok/s   %s", figure_number(t->row[i].rate).text,
+                 figure_bytes(t->row[i].bytes).text);
+        pen_put(&p, ROLE_ARM_A, "current (│): ");
+        pen_put(&p, ROLE_ARM_A,
+                text_shorten(t->row[i].config, NULL, 0, MAX(pen_left(&p) - text_columns(figures), 3), line,
+                             sizeof line));
+        pen_put(&p, ROLE_ARM_A, figures);
+        return;
+    }
 }
 
 static void box_list(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)

@@ -152,15 +152,26 @@ int pen_left(const struct pen *p)
     return MAX(p->area.w - p->x, 0);
 }
 
-void pen_put(struct pen *p, unsigned style, const char *text)
+enum { ELLIPSIS = 0x2026 };
+
+/* Put what fits. Returns whether a character other than a blank fell behind the right edge. */
+static bool put_clipped(struct pen *p, unsigned style, const char *text)
 {
     size_t n = strlen(text), used;
     uint32_t code;
+    bool cut = false;
     for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) {
         code = glyph_at_level(character_is_unsafe(code) ? 0xfffd : code, p->g->glyphs);
         grid_put(p->g, p->area, p->x, p->y, code, style);
         p->x += code_columns(code);
+        cut |= p->x > p->area.w && code != ' ';
     }
+    return cut;
+}
+
+void pen_put(struct pen *p, unsigned style, const char *text)
+{
+    if (put_clipped(p, style, text)) grid_put(p->g, p->area, p->area.w - 1, p->y, ELLIPSIS, style);
 }
 
 void pen_printf(struct pen *p, unsigned style, const char *fmt, ...)
@@ -178,9 +189,14 @@ void pen_field(struct pen *p, int columns, unsigned style, const char *text)
     if (columns <= 0) return;
     bool cut = text_columns(text) > columns;
     struct pen inner = { p->g, p->area, p->x, p->y };
-    inner.area.w = MIN(p->area.w, p->x + columns - (cut ? 1 : 0));
-    pen_put(&inner, style, text);
-    if (cut) grid_put(p->g, p->area, p->x + columns - 1, p->y, 0x2026, style);
+    if (p->x + columns > p->area.w) { /* the row ends before the field */
+        columns = pen_left(p);
+        cut = text_columns(text) > columns;
+        if (!columns && cut) grid_put(p->g, p->area, p->area.w - 1, p->y, ELLIPSIS, style);
+    }
+    inner.area.w = p->x + columns - (cut ? 1 : 0);
+    put_clipped(&inner, style, text);
+    if (cut && columns > 0) grid_put(p->g, p->area, p->x + columns - 1, p->y, ELLIPSIS, style);
     p->x += columns;
 }
 
@@ -282,14 +298,19 @@ static void wrap_word(struct pen *p, unsigned style, const char *text, size_t n)
 int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text)
 {
     struct pen p = pen_at(g, area, 0, 0);
+    int end = 0; /* where the text of the last row ends */
     while (*text && p.y < area.h) {
         const size_t n = strcspn(text, " ");
         if (p.x > 0 && p.x + columns_of(text, n) > area.w) p = pen_at(g, area, 0, p.y + 1);
+        const bool begins = p.y < area.h;
         wrap_word(&p, style, text, n);
+        if (begins) end = p.y < area.h ? p.x : area.w;
         if (p.x < area.w) p.x++;
         text += n;
         while (*text == ' ') text++;
     }
+    const bool cut = *text || p.y >= area.h;
+    if (cut && area.h > 0) grid_put(g, area, MIN(end, area.w - 1), area.h - 1, ELLIPSIS, style);
     return MIN(p.y + (p.x > 0 ? 1 : 0), area.h);
 }
 

@@ -41,8 +41,23 @@ static void words_split(struct line_words *l, const char *text, const char *cons
         w->bytes = l->n == WORDS ? strlen(text + w->gap) : strcspn(text + w->gap, SEPARATORS);
         w->stays = w->bytes == 2 && !strncmp(text + w->gap, "vs", 2); /* between two arms */
         for (int i = 0; i < n; i++) w->others += line_has_word(others[i], text + w->gap, w->bytes);
-        w->dropped = w->bytes > 0 && w->others == n && !w->stays;
+        w->dropped = n > 0 && w->bytes > 0 && w->others == n && !w->stays;
         text += w->gap + w->bytes;
+    }
+}
+
+/* Drop what both arms of "A vs B" have: it does not say how they differ. */
+static void words_drop_repeated(struct line_words *l)
+{
+    bool compares = false;
+    for (int i = 0; i < l->n; i++) compares |= l->word[i].stays;
+    for (int i = 0; compares && i < l->n; i++) {
+        struct word *a = &l->word[i];
+        for (int k = i + 1; k < l->n && !a->stays && a->bytes; k++) {
+            struct word *b = &l->word[k];
+            if (a->bytes == b->bytes && !strncmp(a->text + a->gap, b->text + b->gap, a->bytes))
+                a->dropped = b->dropped = true;
+        }
     }
 }
 
@@ -77,8 +92,9 @@ static void drop_common(const char *text, const char *const *others, int n, int 
 {
     struct line_words l;
     words_split(&l, text, others, n);
+    words_drop_repeated(&l);
     words_join(&l, out);
-    for (int at; text_columns(str_text(out)) > columns && (at = words_commonest(&l)) >= 0;) {
+    for (int at; n > 0 && text_columns(str_text(out)) > columns && (at = words_commonest(&l)) >= 0;) {
         l.word[at].dropped = true;
         words_join(&l, out);
     }
@@ -119,10 +135,7 @@ const char *text_shorten(const char *text, const char *const *others, int n, int
     }
     enum { SPLIT_FROM = 8 }; /* below, a beginning says more than two ends */
     struct str line = { 0 };
-    if (n > 0)
-        drop_common(text, others, n, columns, &line);
-    else
-        str_append(&line, text);
+    drop_common(text, others, n, columns, &line);
     const char *t = str_text(&line);
     if (text_columns(t) <= columns)
         snprintf(buf, size, "%s", t);

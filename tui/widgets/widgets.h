@@ -175,6 +175,7 @@ struct pen {
     int x, y; /* relative to area */
 };
 struct pen pen_at(struct grid *g, struct rect area, int x, int y);
+/* Text that does not fit into the row is cut, and the row ends with "…". */
 void pen_put(struct pen *p, unsigned style, const char *text);
 void pen_printf(struct pen *p, unsigned style, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Write into a field of exactly `columns`: longer text is cut with an ellipsis, shorter text padded. */
@@ -185,7 +186,8 @@ int pen_left(const struct pen *p); /* columns left in the row, at least 0 */
 /* A bar `columns` wide, filled to `ratio` (0..1; NAN draws an empty bar). */
 void pen_meter(struct pen *p, int columns, double ratio, unsigned style);
 
-/* Wrap `text` at spaces into `area`, at most area.h rows; a longer word is broken. Returns the rows used. */
+/* Wrap `text` at spaces into `area`; a longer word is broken. Text that needs more than area.h rows ends with
+ * "…". Returns the rows used. */
 int grid_wrap(struct grid *g, struct rect area, unsigned style, const char *text);
 /* The same; where rows are missing, the last one ends with "… `more`": what shows the rest. */
 int grid_wrap_cut(struct grid *g, struct rect area, unsigned style, const char *text, const char *more);
