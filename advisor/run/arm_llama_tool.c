@@ -27,13 +27,8 @@ struct llama_tool {
 static void use(struct llama_tool *t, struct foreign_usage *last)
 {
     const struct foreign_usage now = foreign_usage(t->process.pid);
-    if (isnan(now.cpu_s) || now.rss_bytes == 0) return; /* it has just ended */
+    if (isnan(now.cpu_s) || isnan(now.rss_bytes)) return; /* it has just ended */
     *last = now;
-}
-
-static double add_known(double a, double b)
-{
-    return isnan(a) ? b : isnan(b) ? a : a + b;
 }
 
 /* Runs the tool to its end. Its output is in t->process.said until the next run. */
@@ -66,11 +61,10 @@ static enum err_code tool_run(struct llama_tool *t, const char *const *more, arm
         }
         if (!rc) clock_sleep_ns(POLL_NS);
     }
-    t->used.cpu_s = add_known(t->used.cpu_s, last.cpu_s);
-    t->used.major_faults = add_known(t->used.major_faults, last.major_faults);
-    t->used.minor_faults = add_known(t->used.minor_faults, last.minor_faults);
-    t->used.peak_bytes = isnan(t->used.peak_bytes) ? last.peak_bytes
-                                                   : fmax(t->used.peak_bytes, last.peak_bytes);
+    t->used.cpu_s = sum_known(t->used.cpu_s, last.cpu_s);
+    t->used.major_faults = sum_known(t->used.major_faults, last.major_faults);
+    t->used.minor_faults = sum_known(t->used.minor_faults, last.minor_faults);
+    t->used.peak_bytes = fmax(t->used.peak_bytes, last.peak_bytes); /* ignores NAN */
     if (rc) return rc;
     if (!WIFEXITED(t->process.status) || WEXITSTATUS(t->process.status))
         return foreign_died(&t->process, name, why);

@@ -72,6 +72,7 @@ struct foreign_usage {
     double cpu_s, peak_bytes, rss_bytes, major_faults, minor_faults;
 };
 struct foreign_usage foreign_usage(int pid); /* pid 0: all unknown */
+double sum_known(double a, double b);        /* an unknown one is left out; NAN: both are */
 /* Peak memory counts from now on. */
 void foreign_reset_peak(int pid);
 /* Puts the use since `before` into an answer, under the names of a worker's. */

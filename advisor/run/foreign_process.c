@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sysfs/sysfs.h"
+
 enum {
     SAID_MOST = 1 << 22, /* bytes of output that are kept: the newest */
     LAST_WORDS = 240,    /* bytes of it in an error message */
@@ -325,16 +327,9 @@ static int tree_read(int root, struct process_stat *tree)
     return found;
 }
 
-/* A line "VmHWM: 123 kB" of /proc/PID/status in bytes; 0: none. */
-static double status_bytes(int pid, const char *field)
+double sum_known(double a, double b)
 {
-    char path[64], *text = NULL;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (file_read(&text, NULL, path, STAT_LIMIT, NULL)) return 0;
-    const char *at = strstr(text, field);
-    const double kb = at ? strtod(at + strlen(field), NULL) : 0;
-    free(text);
-    return kb * 1024;
+    return isnan(a) ? b : isnan(b) ? a : a + b;
 }
 
 struct foreign_usage foreign_usage(int pid)
@@ -342,13 +337,13 @@ struct foreign_usage foreign_usage(int pid)
     struct foreign_usage u = { NAN, NAN, NAN, NAN, NAN };
     struct process_stat *tree = pid > 0 ? malloc(sizeof(*tree) * TREE_MOST) : NULL;
     const int n = tree ? tree_read(pid, tree) : 0;
-    if (n) u = (struct foreign_usage){ 0 };
     for (int i = 0; i < n; i++) {
-        u.cpu_s += tree[i].cpu_s;
-        u.major_faults += tree[i].major;
-        u.minor_faults += tree[i].minor;
-        u.peak_bytes += status_bytes(tree[i].pid, "VmHWM:");
-        u.rss_bytes += status_bytes(tree[i].pid, "VmRSS:");
+        const struct process_memory m = sys_process_memory("", tree[i].pid);
+        u.cpu_s = sum_known(u.cpu_s, tree[i].cpu_s);
+        u.major_faults = sum_known(u.major_faults, tree[i].major);
+        u.minor_faults = sum_known(u.minor_faults, tree[i].minor);
+        u.peak_bytes = sum_known(u.peak_bytes, m.peak_bytes); /* without those that have just ended */
+        u.rss_bytes = sum_known(u.rss_bytes, m.rss_bytes);
     }
     free(tree);
     return u;
