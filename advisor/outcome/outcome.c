@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/outcome/text.h"
+#include "advisor/outcome/parts.h"
 
 /* ---------------------------------------------------------------- names */
 
