@@ -26,33 +26,25 @@ struct condition {
 };
 
 /* The first rows say whether other work took the machine's time: they can withhold a verdict. */
+/* clang-format off */
 static const struct condition CONDITIONS[CONDITION_COUNT] = {
-    [CONDITION_OTHERS] = { "others_busy_ratio", "CPU time used by other programs", METRIC_OTHERS_BUSY, 0.05,
-                           0, 100, 0, " %" },
-    [CONDITION_CGROUP_OTHERS] = { "cgroup_others_ratio", "CPU quota of the container used by other programs",
-                                  METRIC_CGROUP_OTHERS, 0.05, 0, 100, 0, " %" },
-    [CONDITION_STEAL] = { "cpu_steal_ratio", "CPU time taken by the hypervisor", METRIC_CPU_STEAL, 0.01, 0,
-                          100, 1, " %" },
-    [CONDITION_WAITING] = { CELL_OTHERS, "tasks of other programs ready to run", METRIC_COUNT, 0.5, 0.1, 1, 1,
-                            "" },
+    [CONDITION_OTHERS] = { "others_busy_ratio", "CPU time used by other programs", METRIC_OTHERS_BUSY, 0.05, 0, 100, 0, " %" },
+    [CONDITION_CGROUP_OTHERS] = { "cgroup_others_ratio", "CPU quota of the container used by other programs", METRIC_CGROUP_OTHERS, 0.05, 0, 100, 0, " %" },
+    [CONDITION_STEAL] = { "cpu_steal_ratio", "CPU time taken by the hypervisor", METRIC_CPU_STEAL, 0.01, 0, 100, 1, " %" },
+    [CONDITION_WAITING] = { CELL_OTHERS, "tasks of other programs ready to run", METRIC_COUNT, 0.5, 0.1, 1, 1, "" },
     [CONDITION_CPU_CLOCK] = { "cpu_frequency_hertz", "CPU clock", METRIC_COUNT, 0, 0.03, 1e-9, 2, " GHz" },
     [CONDITION_CPU_HEAT] = { "cpu_temperature_celsius", "CPU temperature", METRIC_COUNT, 5, 0, 1, 0, " °C" },
-    [CONDITION_CPU_THROTTLE] = { "cpu_throttle_events_s", "CPU slowdowns for heat", METRIC_COUNT, 0.01, 0, 1,
-                                 2, " per second" },
-    [CONDITION_QUOTA] = { "cgroup_throttled_ratio", "periods in which the container's CPU quota was used up",
-                          METRIC_COUNT, 0.02, 0, 100, 0, " %" },
+    [CONDITION_CPU_THROTTLE] = { "cpu_throttle_events_s", "CPU slowdowns for heat", METRIC_COUNT, 0.01, 0, 1, 2, " per second" },
+    [CONDITION_QUOTA] = { "cgroup_throttled_ratio", "periods in which the container's CPU quota was used up", METRIC_COUNT, 0.02, 0, 100, 0, " %" },
     [CONDITION_BATTERY] = { "on_battery", "time on battery", METRIC_COUNT, 0.01, 0, 100, 0, " %" },
-    [CONDITION_MEMORY_STALL] = { "psi_memory_ratio", "time in which a task waited for memory", METRIC_COUNT,
-                                 0.01, 0, 100, 1, " %" },
-    [CONDITION_MEMORY_FREE] = { "mem_available_bytes", "available memory", METRIC_COUNT, 0, 0.25, 0x1p-30, 1,
-                                " GiB" },
-    [CONDITION_SWAP] = { "swap_in_bytes_s", "memory read back from swap", METRIC_COUNT, 4096, 0, 0x1p-20, 2,
-                         " MiB/s" },
+    [CONDITION_MEMORY_STALL] = { "psi_memory_ratio", "time in which a task waited for memory", METRIC_COUNT, 0.01, 0, 100, 1, " %" },
+    [CONDITION_MEMORY_FREE] = { "mem_available_bytes", "available memory", METRIC_COUNT, 0, 0.25, 0x1p-30, 1, " GiB" },
+    [CONDITION_SWAP] = { "swap_in_bytes_s", "memory read back from swap", METRIC_COUNT, 4096, 0, 0x1p-20, 2, " MiB/s" },
     [CONDITION_GPU_CLOCK] = { "gpu_clock_hertz", "GPU clock", METRIC_COUNT, 0, 0.03, 1e-9, 2, " GHz" },
     [CONDITION_GPU_HEAT] = { "gpu_temperature_celsius", "GPU temperature", METRIC_COUNT, 5, 0, 1, 0, " °C" },
-    [CONDITION_GPU_THROTTLE] = { "gpu_throttle_ratio", "time in which the GPU held its clock down",
-                                 METRIC_COUNT, 0.02, 0, 100, 0, " %" },
+    [CONDITION_GPU_THROTTLE] = { "gpu_throttle_ratio", "time in which the GPU held its clock down", METRIC_COUNT, 0.02, 0, 100, 0, " %" },
 };
+/* clang-format on */
 
 void conditions_init(struct run_conditions *c)
 {

@@ -178,7 +178,7 @@ struct run_recorded {
     json_t *spec, *capsule;
 };
 json_t *run_changes(const struct run_recorded *before, const struct run_recorded *after, const char *line);
-/* Appends the first `most` changes as text, and how many more there are; as capsule_diff_text. */
+/* Appends the first `most` changes as text, and how many more there are. */
 void run_changes_text(struct str *out, const json_t *changes, int most);
 void run_change_text(struct str *out, const json_t *change); /* one of them */
 /* Appends what has to be read before any conclusion, in lines: which load is the first suspicion, what is

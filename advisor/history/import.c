@@ -163,13 +163,8 @@ static void record_take(struct reader *r, const json_t *o, const json_t *about)
     if (!*file) file = text_of(o, "model_name");
     snprintf(t.model, sizeof t.model, "%.127s", path_file_name(*file ? file : "unknown"));
     t.started_ms = time_of(*text_of(o, "test_time") ? text_of(o, "test_time") : text_of(o, "created_at"));
-    if (taken && !r->rc && r->n == r->room) {
-        const int room = r->room ? 2 * r->room : 64;
-        struct test *grown = realloc(r->test, (size_t)room * sizeof *grown);
-        if (grown) r->test = grown;
-        if (grown) r->room = room;
-        if (!grown) r->rc = err_set(r->why, ERR_NOMEM, "no memory for %d results", room);
-    }
+    if (taken && !r->rc && !array_room(&r->test, &r->room, r->n + 1, sizeof *r->test))
+        r->rc = err_set(r->why, ERR_NOMEM, "no memory for %d results", r->n + 1);
     if (taken && !r->rc) {
         r->test[r->n++] = t;
         return;

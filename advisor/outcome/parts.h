@@ -4,7 +4,7 @@
 
 #include "advisor/outcome/outcome.h"
 
-/* The body of a push. free(). Errors: ERR_NOMEM, ERR_INTERNAL. */
+/* The body of a push (names: docs/monitoring.md). free(). Errors: ERR_NOMEM, ERR_INTERNAL. */
 enum err_code outcome_text(char **out, const struct outcome *o, const struct machine *machine,
                            struct err *why);
 

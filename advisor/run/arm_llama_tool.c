@@ -77,7 +77,7 @@ static enum err_code tool_run(struct llama_tool *t, const char *const *more, arm
  * several, because an argument has several values. New reference. */
 static enum err_code bench_result(json_t **out, const struct llama_tool *t, struct err *why)
 {
-    const char *text = str_text(&t->process.said);
+    const char *text = str_text(&t->process.said.text);
     int tests = 0;
     *out = NULL;
     while (*text) {
@@ -182,7 +182,7 @@ static enum err_code perplexity_cell(struct llama_tool *t, const struct workload
     free(text);
     if (!rc) rc = tool_run(t, args, event, ctx, why);
     if (rc) return rc;
-    const char *at = strstr(str_text(&t->process.said), KEY);
+    const char *at = strstr(str_text(&t->process.said.text), KEY);
     if (!at || sscanf(at + sizeof KEY - 1, "%lf +/- %lf", &ppl, &se) != 2)
         return err_set(
             why, ERR_FORMAT,

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "advisor/run/run.h"
+#include "advisor/run/said.h"
 #include "advisor/run/watchdog.h"
 #include "base/guard/guard.h"
 #include "engine/gguf/gguf.h"
@@ -47,8 +48,7 @@ void words_environment(struct words *env, const char *const *more);
 struct foreign_process {
     pid_t pid;  /* also the group's; 0: none */
     int status; /* of waitpid, once pid is 0 */
-    int out_fd;
-    struct str said;
+    struct said said;
     struct process_guard guard;
     bool held; /* stopped by foreign_hold */
     struct watchdog watchdog;

@@ -366,14 +366,14 @@ enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct er
 /* The same, but a damaged capsule is none: *out is NULL. Errors: those of the database, ERR_NOMEM. */
 enum err_code capsule_find(json_t **out, struct db *d, int64_t run_id, struct err *why);
 
+/* The model { name, path, sha256 } of the arm with that config line; NULL: there is none. Borrowed. */
+const json_t *capsule_model(const json_t *capsule, const char *line);
+
 /* The differences of two capsules: an array of { group, key, before, after } in the order of the groups
  * above; keys of arms look like "A.threads"; null is unknown. With `line` not NULL, only the arm with that
  * config line is compared in the groups model and config, and with "" none. Empty when either capsule is
  * NULL. New reference. */
 json_t *capsule_diff(const json_t *before, const json_t *after, const char *line);
-/* Appends the first `most` differences as text, "kernel.release 6.1.0 -> 6.9.1; ...", and how many more there
- * are. */
-void capsule_diff_text(struct str *out, const json_t *diff, int most);
 /* Append one difference, "kernel.release 6.1.0 -> 6.9.1", or only its values, "6.1.0 -> 6.9.1". */
 void capsule_change_text(struct str *out, const json_t *change);
 void capsule_values_text(struct str *out, const json_t *change);
@@ -395,6 +395,9 @@ struct canary {
     double seconds;
 };
 void canary_measure(struct canary *out);
+/* Makes *best the faster of the two, figure by figure: what disturbed the other was no change of the machine.
+ * One without `work` was not measured. */
+void canary_best(struct canary *best, const struct canary *c);
 
 enum canary_when { CANARY_START, CANARY_END };
 enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
@@ -445,10 +448,16 @@ void request_totals_tell(const struct request_totals *t, const struct family_sin
 
 /* ---------------------------------------------------------------- contamination */
 
-/* Why a window of samples disqualifies a cell: "" when it does not. Rules are fixed in CONTAMINATION
- * (CONTAMINATION in contamination.c). */
-const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
-                                 double control_frequency, char *buf, size_t size);
+/* What the rules ask of a cell beside its samples. */
+struct contamination_of {
+    double major_faults;      /* of its process; NAN unknown */
+    double control_frequency; /* hertz, median of the control cells; NAN unknown */
+    bool on_gpu;
+};
+/* Why a window of samples disqualifies a cell: "" when it does not. The rules are those of CONTAMINATION
+ * (contamination.c). */
+const char *contamination_reason(const struct sample *samples, int n, const struct contamination_of *of,
+                                 char *buf, size_t size);
 
 /* The value of a sensor from which on its rule holds; NAN: no rule limits it. */
 double contamination_limit(enum metric_id metric);
@@ -606,10 +615,10 @@ struct run_turns {
 };
 enum err_code run_cells_in_turns(struct run *r, const struct run_cell *what, int n,
                                  const struct run_turns *turns, struct measured_cell *c, struct err *why);
-/* Measures and stores nothing: caches fill, pages are mapped, and c->seconds says how long the work takes.
- * Errors: as arm_cell. */
-enum err_code run_warm_up(struct run *r, const struct run_cell *what, struct measured_cell *c,
-                          struct err *why);
+/* Measures and stores nothing: to warm up (caches fill, pages are mapped, c->seconds says how long the work
+ * takes), or where the caller stores the cell (run_store). Errors: as arm_cell. */
+enum err_code run_measure_cell(struct run *r, const struct run_cell *what, struct measured_cell *c,
+                               struct err *why);
 
 /* Around work that this process or one of its own (pid) does: *c is emptied, then filled with times and
  * samples. The caller adds its values, and stores. */

@@ -191,9 +191,6 @@ void notify_now(struct watch *w, const struct notice_row *n);
 /* After item 0 was measured: roll back if it is too slow and its champion is not. In the next round, report
  * whether that helped. */
 void roll_step(struct watch *w, double ln_now);
-/* Write the champion's line to o.rollback, and its previous content to FILE.previous. Errors: ERR_NOMEM, as
- * atomic_file_*. */
-enum err_code roll_back(struct watch *w, const char *because, struct err *why);
 bool is_champion(const struct watch_own_item *item); /* does it run its baseline's config? */
 
 #endif

@@ -35,7 +35,9 @@ static enum err_code file_copy(const char *from, const char *to, struct err *why
     return rc;
 }
 
-enum err_code roll_back(struct watch *w, const char *because, struct err *why)
+/* Writes the champion's line to o.rollback, and its previous content to FILE.previous. Errors: ERR_NOMEM, as
+ * atomic_file_*. */
+static enum err_code roll_back(struct watch *w, const char *because, struct err *why)
 {
     const struct baseline_row *b = &w->item[0].item.baseline;
     struct atomic_file f;

@@ -183,15 +183,6 @@ static void item_not_measured(struct watch *w, const struct watch_own_item *item
     watch_feed(w, SIGNAL_PERFORMANCE, item->subject, NAN);
 }
 
-/* The faster canary of the round, figure by figure. */
-static void canary_add(struct canary *best, const struct canary *c)
-{
-    if (!*c->work) return;
-    if (!*best->work) *best = *c;
-    best->read_bytes_s = fmax(best->read_bytes_s, c->read_bytes_s);
-    best->ops_s = fmax(best->ops_s, c->ops_s);
-}
-
 static void canary_check(struct watch *w, const struct canary *c)
 {
     if (!*c->work) return;
@@ -263,7 +254,7 @@ static void item_run(struct watch *w, struct watch_own_item *item, struct canary
         item_measured(w, item, &r);
     else
         item_not_measured(w, item, &r.m);
-    canary_add(canary, &r.m.canary);
+    canary_best(canary, &r.m.canary);
     if (r.m.how == MEASURED && item == &w->item[0]) roll_step(w, r.m.ln_value);
     if (w->setup.o.reference && r.m.how == MEASURED && watch_continues(w)) quality_check(w, item);
 }
