@@ -658,6 +658,11 @@ char *experiment_run_load_text(char buf[RUN_LOAD_TEXT], const struct run_load *l
 /* Further blocks that the run may have for this comparison. An estimate (blocks_needed) may be larger: texts
  * then say that these will probably not decide. */
 int experiment_blocks_possible(const struct experiment_state *s, const struct comparison *c);
+/* What a verdict needs: "about 4 more blocks", "more blocks than the 2 that are left", "more blocks than a
+ * run may have (256)"; "": none, or not known. Returns buf. */
+enum { BLOCKS_NEEDED_TEXT = 64 };
+char *experiment_blocks_needed_text(char buf[BLOCKS_NEEDED_TEXT], const struct experiment_state *s,
+                                    const struct comparison *c);
 
 /* Computes the intervals and verdicts of all comparisons and of the run (pure): from d[], discarded,
  * control_failed, arm[].failed and the margin. May be called after every block, because the results are valid

@@ -184,12 +184,13 @@ static void put_change(struct str *s, struct wording w, struct interval change, 
 }
 
 /* A change whose interval is not known yet, because the blocks are too few: what they have in common. */
-static void put_blocks_so_far(struct str *s, struct wording w, const struct comparison *c, double sign)
+static void put_blocks_so_far(struct str *s, const struct experiment_state *x, struct wording w,
+                              const struct comparison *c)
 {
     double sum = 0, low = INFINITY, high = -INFINITY;
     int up = 0;
     for (int i = 0; i < c->blocks; i++) {
-        const double change = sign * c->d[i];
+        const double change = experiment_change_of(x, c->d[i]);
         sum += change;
         up += change > 0;
         low = fmin(low, change);
@@ -216,9 +217,8 @@ static void put_blocks_so_far(struct str *s, struct wording w, const struct comp
         put_percent(s, stats_percent(high), true);
         str_append(s, " %)");
     }
-    if (c->blocks_needed > 0)
-        str_printf(s, "; %d more block%s needed for 95 %% confidence", c->blocks_needed,
-                   c->blocks_needed == 1 ? " is" : "s are");
+    char needed[BLOCKS_NEEDED_TEXT];
+    if (*experiment_blocks_needed_text(needed, x, c)) str_printf(s, "; a verdict needs %s", needed);
 }
 
 /* Whether a difference that is proven may still be one that does not matter: its interval reaches below the
@@ -272,7 +272,7 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
         put_interval(s, change, c->alpha);
     } else if (c->blocks > 0) {
-        put_blocks_so_far(s, w, c, m->better >= 0 ? 1 : -1);
+        put_blocks_so_far(s, x, w, c);
     } else {
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
     }
@@ -398,14 +398,11 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
     if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
     if (isnan(stats_proven(c->effect)) && c->blocks_needed > 0)
         return; /* it is said with the blocks so far */
-    const int possible = experiment_blocks_possible(x, c);
+    char needed[BLOCKS_NEEDED_TEXT];
     if (x->phase == PHASE_QUALITY) /* no block follows */
         str_append(s, " Undecided when the blocks ended.");
-    else if (x->blocks_needed > possible)
-        str_printf(s, " Undecided: deciding takes more blocks than the %d that are left.", possible);
-    else if (x->blocks_needed > 0)
-        str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
-                   str_plural(x->blocks_needed));
+    else if (*experiment_blocks_needed_text(needed, x, c))
+        str_printf(s, " Undecided: a verdict needs %s.", needed);
     else
         str_append(s, " Undecided when the budget ended.");
 }
@@ -520,7 +517,7 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
     const bool open = !decided || (verdict != VERDICT_INVALID && gate_of(x, arm) == GATE_UNDECIDED);
     const long long run = (long long)x->run_id;
     const int possible = experiment_blocks_possible(x, experiment_comparison(x, arm));
-    char budget[FORECAST_BUDGET];
+    char budget[FORECAST_BUDGET], needed[BLOCKS_NEEDED_TEXT];
     if (!run) return;
     if (!*experiment_resume_budget(budget, x, MIN(x->blocks_needed, possible)))
         forecast_budget(budget, x->spec.budget_s); /* unknown: as much again */
@@ -531,11 +528,8 @@ static void put_command(struct str *s, const struct experiment_state *x, int arm
     } else if (open && possible > 0 && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
         str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld for %s more", run,
                    budget, run, budget);
-        if (x->blocks_needed > possible)
-            str_printf(s, "; deciding takes more blocks than the %d that are left", possible);
-        else if (x->blocks_needed > 0)
-            str_printf(s, "; about %d more block%s for a verdict%s", x->blocks_needed,
-                       str_plural(x->blocks_needed), decided ? " of the gate" : "");
+        if (*experiment_blocks_needed_text(needed, x, experiment_comparison(x, arm)))
+            str_printf(s, "; %s needs %s", decided ? "its gate" : "a verdict", needed);
         else if (decided)
             str_append(s, "; its gate is undecided");
         str_append(s, ")");

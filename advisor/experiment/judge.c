@@ -75,6 +75,25 @@ int experiment_blocks_possible(const struct experiment_state *s, const struct co
     return MAX(MIN(most - c->blocks, EXPERIMENT_BLOCKS - s->complete), 0);
 }
 
+static char *needed_text(char buf[BLOCKS_NEEDED_TEXT], int needed, int possible, int measured)
+{
+    buf[0] = '\0';
+    if (needed > possible && possible)
+        snprintf(buf, BLOCKS_NEEDED_TEXT, "more blocks than the %d that are left", possible);
+    else if (needed > possible)
+        snprintf(buf, BLOCKS_NEEDED_TEXT, "more blocks than a run may have (%d)", measured);
+    else if (needed > 0)
+        snprintf(buf, BLOCKS_NEEDED_TEXT, "about %d more block%s", needed, str_plural(needed));
+    return buf;
+}
+
+char *experiment_blocks_needed_text(char buf[BLOCKS_NEEDED_TEXT], const struct experiment_state *s,
+                                    const struct comparison *c)
+{
+    return needed_text(buf, c == experiment_headline(s) ? s->blocks_needed : c->blocks_needed,
+                       experiment_blocks_possible(s, c), c->blocks);
+}
+
 /* Estimate of further blocks until a claim becomes possible, if estimate and spread stay as they are: an
  * interval that excludes 0, or an interval of equivalence within the margin. */
 static int blocks_until_claim(const struct comparison *c, double margin)
@@ -300,12 +319,9 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
             100 * expm1(experiment_detectable(stats_sd(c->d, c->blocks), c->blocks)));
     const int possible = experiment_blocks_possible(s, c);
     const bool none_counts = s->complete > 0 && !s->blocks;
-    if (c->blocks_needed > possible && !none_counts)
-        str_printf(&out, "; a verdict needs more blocks than the %d that are left (at most %d)", possible,
-                   c->blocks + possible);
-    else
-        str_printf(&out, "; a verdict needs about %d more block%s", c->blocks_needed,
-                   str_plural(c->blocks_needed));
+    char needed[BLOCKS_NEEDED_TEXT];
+    if (*needed_text(needed, c->blocks_needed, possible, c->blocks))
+        str_printf(&out, "; a verdict needs %s", needed);
     const double seconds = ceil(experiment_counted_block_s(s) * c->blocks_needed);
     if (none_counts)
         str_printf(&out, ", but none of %d was undisturbed: --estimand loaded uses all", s->complete);

@@ -174,7 +174,7 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
 {
     const struct metric *m = experiment_metric(&s->spec);
     const struct interval e = experiment_change(s, c->effect);
-    const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
+    const char *word = verdict_name(c == experiment_comparison(s, arm) ? experiment_verdict(s, arm) : c->verdict);
     if (isfinite(e.lower))
         table_detail(
             t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %% at every interim analysis)   %s%s",
@@ -183,8 +183,7 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
     else
         table_detail(t, "%c against A, %s: %s", 'A' + arm, m->name,
                      *word ? word : "too few blocks for an interval");
-    /* with two arms it is the reason of the run, which a stored run words without its times */
-    if (*c->reason && s->spec.arms > 2 && strcmp(c->reason, s->reason)) table_note(t, "%s", c->reason);
+    if (arm != MAX(s->headline, 1) && *c->reason) table_note(t, "%s", c->reason);
 }
 
 /* E-value, and what common fixed-sample methods give. They are not part of the verdict. */
@@ -278,7 +277,9 @@ static void note_effect(struct table *t, const struct experiment_state *s)
                    s->confirmation.blocks, str_plural(s->confirmation.blocks));
         note_comparison(t, s, &s->confirmation, s->headline);
     }
-    if (*s->reason) table_note(t, "%s", s->reason);
+    /* the reason of the run is that of its headline arm, or holds for all arms */
+    const char *reason = *s->reason ? s->reason : experiment_headline(s)->reason;
+    if (*reason) table_note(t, "%s", reason);
     if (*s->spec.workload.eval_file && !s->complete) { /* the same every time: there are no blocks */
         table_note(t, "computed once for each arm and compared token by token; margin %.2f %%",
                    100 * s->spec.margin);

@@ -496,6 +496,7 @@ static void put_arm_letter(char *buf, size_t size, const char *text, int letter)
 
 const char *next_step(const struct snapshot *s, char *buf, size_t size)
 {
+    char needed[BLOCKS_NEEDED_TEXT];
     const struct experiment_state *x = &s->experiment;
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
@@ -526,11 +527,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "the blocks are over; the quality of each arm is measured once, then the result");
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells are finishing");
-    } else if (x->blocks_needed > experiment_blocks_possible(x, experiment_headline(x))) {
-        snprintf(buf, size, "more blocks than the %d that are left",
-                 experiment_blocks_possible(x, experiment_headline(x)));
-    } else if (x->blocks_needed > 0) {
-        snprintf(buf, size, "about %d more block%s", x->blocks_needed, str_plural(x->blocks_needed));
+    } else if (*experiment_blocks_needed_text(needed, x, experiment_headline(x))) {
+        snprintf(buf, size, "%s", needed);
     } else {
         snprintf(buf, size, "more blocks are needed for an estimate");
     }
