@@ -453,8 +453,24 @@ struct experiment_closing {
     char result[EXPERIMENT_SENTENCE];
     char evidence[320];   /* how many blocks, and the noise */
     char conditions[480]; /* what the machine did meanwhile */
-    char next[160];       /* one command */
+    char next[200];       /* one command */
 };
+/* Why the effect of an arm is not the quotient of the rates beside it, where both would be printed
+ * differently;
+ * "" where they agree. Returns buf. */
+enum { RATIO_TEXT = 256 };
+char *experiment_ratio_text(char buf[RATIO_TEXT], const struct experiment_state *x, int arm);
+/* What a person would do next. */
+enum experiment_step {
+    STEP_WATCH,       /* it is still measured */
+    STEP_RESUME,      /* it was stopped */
+    STEP_MORE_BLOCKS, /* continue it: the blocks that a verdict or its gate needs are left */
+    STEP_LESS_NOISE,  /* measure again with less noise or a larger margin: more blocks than are left would
+                         decide */
+    STEP_APPLY,
+    STEP_READ
+};
+enum experiment_step experiment_next_step(const struct experiment_state *x, int arm);
 void experiment_closing(struct experiment_closing *out, const struct experiment_state *x, int arm);
 
 /* The blocks of comparison and confirmation: "9 blocks measured: 8 used, 1 left out as disturbed; about 12
@@ -498,6 +514,8 @@ char *experiment_run_load_text(char buf[RUN_LOAD_TEXT], const struct run_load *l
 int experiment_blocks_possible(const struct experiment_state *s, const struct comparison *c);
 /* What a verdict needs: "about 4 more blocks", "more blocks than the 2 that are left", "more blocks than a
  * run may have (256)"; "": none, or not known. Returns buf. */
+int experiment_blocks_needed(const struct experiment_state *s,
+                             const struct comparison *c); /* <= 0: see above */
 enum { BLOCKS_NEEDED_TEXT = 64 };
 char *experiment_blocks_needed_text(char buf[BLOCKS_NEEDED_TEXT], const struct experiment_state *s,
                                     const struct comparison *c);

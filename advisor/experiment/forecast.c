@@ -43,6 +43,8 @@ void forecast_quality_add(struct quality_time *q, const struct arm_time *a, cons
 double forecast_quality_fit(struct quality_size *size, const struct quality_time *q,
                             const struct experiment_spec *s, double left_s)
 {
+    *size = (struct quality_size){ 0 };
+    if (!*s->quality_file) return 0;
     const struct quality_size whole = *size = forecast_quality_size(s);
     const double tokens = floor((0.5 * left_s - q->fixed_s) / q->token_s);
     if (size->windows < 0) return NAN;
@@ -316,8 +318,7 @@ bool experiment_forecast_is_short(const struct experiment_forecast *f)
     return !*f->unknown && f->given < f->wanted;
 }
 
-/* "70 s", "5 min", "1.5 h" */
-static void put_time(struct str *s, double seconds)
+void forecast_put_time(struct str *s, double seconds)
 {
     if (seconds < 100)
         str_printf(s, seconds < 9.95 ? "%.2g s" : "%.0f s", seconds);
@@ -336,7 +337,7 @@ static void put_quality(struct str *s, const struct experiment_forecast *f)
         return;
     }
     str_append(s, "; measuring quality takes about ");
-    put_time(s, f->quality_s);
+    forecast_put_time(s, f->quality_s);
     str_append(s, f->quality_on_top ? " more, on top of the budget" : ", within the budget");
 }
 
@@ -349,14 +350,14 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         static const double WORTH_SAYING = 0.25; /* of the budget */
         if (f->before_s > WORTH_SAYING * f->budget_s) {
             str_append(&s, "starting and warming up take about ");
-            put_time(&s, f->before_s);
+            forecast_put_time(&s, f->before_s);
             str_append(&s, ", then one block about ");
         } else {
             str_append(&s, "one block takes about ");
         }
-        put_time(&s, f->block_s);
+        forecast_put_time(&s, f->block_s);
         str_append(&s, "; ");
-        put_time(&s, f->budget_s);
+        forecast_put_time(&s, f->budget_s);
         if (f->given)
             str_printf(&s, " give%s about %d", f->budget_s == 1 ? "s" : "", f->given);
         else

@@ -459,8 +459,11 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
 static void put_evidence(struct str *s, const struct experiment_state *x, int arm)
 {
     const struct comparison *c = experiment_comparison(x, arm);
-    str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
-               'A' + arm);
+    if (x->spec.arms > 2 && c != &x->confirmation)
+        str_printf(s, "evidence: %d block%s, each with all arms in turn; ", c->blocks, str_plural(c->blocks));
+    else
+        str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
+                   'A' + arm);
     if (isfinite(x->noise_floor))
         str_printf(s, "noise +-%.2g %% (A against itself in %d control block%s before these)",
                    stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
@@ -510,33 +513,75 @@ static bool arm_is_usable(const struct experiment_state *x, int arm)
            gate_of(x, arm) == GATE_PASS && !(q->known && q->kld.upper > limit);
 }
 
-static void put_command(struct str *s, const struct experiment_state *x, int arm)
+char *experiment_ratio_text(char buf[RATIO_TEXT], const struct experiment_state *x, int arm)
 {
+    const double paired = experiment_change(x, experiment_comparison(x, arm)->effect).estimate,
+                 means = log(x->arm[arm].rate / x->arm[0].rate);
+    buf[0] = '\0';
+    if (fabs(paired - means) >= 0.005) /* false for NAN */
+        snprintf(
+            buf, RATIO_TEXT,
+            "%c against A (%+.1f %%) is compared within each block; the quotient of their mean rates (%+.1f %%) also "
+            "contains pauses and changes that other programs caused, and the verdict does not use it",
+            'A' + arm, stats_percent(paired), stats_percent(means));
+    return buf;
+}
+
+enum experiment_step experiment_next_step(const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = experiment_comparison(x, arm);
     const enum verdict verdict = experiment_verdict(x, arm);
     const bool decided = verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE;
     const bool open = !decided || (verdict != VERDICT_INVALID && gate_of(x, arm) == GATE_UNDECIDED);
+    const int possible = experiment_blocks_possible(x, c), needed = experiment_blocks_needed(x, c);
+    if (x->running) return STEP_WATCH;
+    if (x->phase == PHASE_STOPPED) return STEP_RESUME;
+    if (open && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks))
+        return possible > 0 && needed <= possible ? STEP_MORE_BLOCKS : STEP_LESS_NOISE;
+    return verdict == VERDICT_BETTER && x->spec.arms <= 2 && arm_is_usable(x, arm) ? STEP_APPLY : STEP_READ;
+}
+
+static void put_more_blocks(struct str *s, const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = experiment_comparison(x, arm);
     const long long run = (long long)x->run_id;
-    const int possible = experiment_blocks_possible(x, experiment_comparison(x, arm));
-    char budget[FORECAST_BUDGET], needed[BLOCKS_NEEDED_TEXT];
-    if (!run) return;
-    if (!*experiment_resume_budget(budget, x, MIN(x->blocks_needed, possible)))
+    char budget[FORECAST_BUDGET], needed[BLOCKS_NEEDED_TEXT], which[32] = "a verdict";
+    if (!*experiment_resume_budget(budget, x, experiment_blocks_needed(x, c)))
         forecast_budget(budget, x->spec.budget_s); /* unknown: as much again */
-    if (x->running) {
+    if (x->spec.arms > 2) snprintf(which, sizeof which, "the verdict on %c", 'A' + arm);
+    if (experiment_verdict(x, arm) != VERDICT_INCONCLUSIVE) snprintf(which, sizeof which, "its gate");
+    str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld for %s more", run, budget,
+               run, budget);
+    if (*experiment_blocks_needed_text(needed, x, c))
+        str_printf(s, "; %s needs %s", which, needed);
+    else if (experiment_verdict(x, arm) > VERDICT_NONE && experiment_verdict(x, arm) != VERDICT_INCONCLUSIVE)
+        str_append(s, "; its gate is undecided");
+    str_append(s, ")");
+}
+
+static void put_command(struct str *s, const struct experiment_state *x, int arm)
+{
+    const long long run = (long long)x->run_id;
+    if (!run) return;
+    switch (experiment_next_step(x, arm)) {
+    case STEP_WATCH:
         str_printf(s, "next: qdyno show %lld   (the run is still measuring; this shows how far it is)", run);
-    } else if (x->phase == PHASE_STOPPED) {
+        break;
+    case STEP_RESUME:
         str_printf(s, "next: qdyno ab --resume %lld   (continues where it was stopped)", run);
-    } else if (open && possible > 0 && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
-        str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld for %s more", run,
-                   budget, run, budget);
-        if (*experiment_blocks_needed_text(needed, x, experiment_comparison(x, arm)))
-            str_printf(s, "; %s needs %s", decided ? "its gate" : "a verdict", needed);
-        else if (decided)
-            str_append(s, "; its gate is undecided");
-        str_append(s, ")");
-    } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2 && arm_is_usable(x, arm)) {
-        str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run);
-    } else {
+        break;
+    case STEP_MORE_BLOCKS: put_more_blocks(s, x, arm); break;
+    case STEP_LESS_NOISE:
+        str_printf(
+            s,
+            "next: qdyno report %lld --out FILE.html   (every block; a quieter machine, --wait-quiet 10m, or a "
+            "larger --margin decides with fewer)",
+            run);
+        break;
+    case STEP_APPLY: str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run); break;
+    case STEP_READ:
         str_printf(s, "next: qdyno report %lld --out FILE.html   (every block, with figures)", run);
+        break;
     }
 }
 

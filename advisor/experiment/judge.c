@@ -87,11 +87,15 @@ static char *needed_text(char buf[BLOCKS_NEEDED_TEXT], int needed, int possible,
     return buf;
 }
 
+int experiment_blocks_needed(const struct experiment_state *s, const struct comparison *c)
+{
+    return c == experiment_headline(s) ? s->blocks_needed : c->blocks_needed;
+}
+
 char *experiment_blocks_needed_text(char buf[BLOCKS_NEEDED_TEXT], const struct experiment_state *s,
                                     const struct comparison *c)
 {
-    return needed_text(buf, c == experiment_headline(s) ? s->blocks_needed : c->blocks_needed,
-                       experiment_blocks_possible(s, c), c->blocks);
+    return needed_text(buf, experiment_blocks_needed(s, c), experiment_blocks_possible(s, c), c->blocks);
 }
 
 /* Estimate of further blocks until a claim becomes possible, if estimate and spread stay as they are: an
@@ -313,8 +317,8 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
     else
         str_printf(
             &out,
-            "the interval contains 0 and reaches beyond the margin; with the noise of these %d %sblock%s "
-            "only a difference of %.1f %% or more would probably have been found",
+            "the interval contains 0 and reaches beyond the margin: these %d %sblock%s would probably have shown a "
+            "difference of %.1f %% or more, and not a smaller one",
             c->blocks, which, str_plural(c->blocks),
             100 * expm1(experiment_detectable(stats_sd(c->d, c->blocks), c->blocks)));
     const int possible = experiment_blocks_possible(s, c);

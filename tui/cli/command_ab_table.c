@@ -136,7 +136,7 @@ static void note_comparison(struct table *t, const struct experiment_state *s, c
     else
         table_detail(t, "%c against A, %s: %s", 'A' + arm, m->name,
                      *word ? word : "too few blocks for an interval");
-    if (arm != MAX(s->headline, 1) && *c->reason) table_note(t, "%s", c->reason);
+    if (arm != MAX(s->headline, 1) && *c->reason) table_note(t, "%c: %s", 'A' + arm, c->reason);
 }
 
 /* E-value, and what common fixed-sample methods give. They are not part of the verdict. */
@@ -205,26 +205,13 @@ static void note_blocks(struct table *t, const struct experiment_state *s)
                      loaded ? "undisturbed" : "as the machine is", o->blocks);
 }
 
-/* Where both would be printed differently: why the column "x A" is not the quotient of the rates beside it.
- */
-static void note_ratio(struct table *t, const struct experiment_state *s)
-{
-    const int k = MAX(s->headline, 1);
-    const double paired = experiment_change(s, experiment_headline(s)->effect).estimate,
-                 means = log(s->arm[k].rate / s->arm[0].rate);
-    if (fabs(paired - means) >= 0.005) /* false for NAN */
-        table_note(
-            t,
-            "%c against A (%+.1f %%, column `x A`) is computed within each block; the ratio of the two mean rates "
-            "(%+.1f %%) also contains what changed on the machine between blocks, and the verdict does not use it",
-            'A' + k, stats_percent(paired), stats_percent(means));
-}
-
 static void note_effect(struct table *t, const struct experiment_state *s)
 {
-    char noise[EXPERIMENT_BLOCKS_TEXT];
-    note_ratio(t, s);
-    for (int k = 1; k < s->spec.arms; k++) note_comparison(t, s, &s->comparison[k], k);
+    char noise[EXPERIMENT_BLOCKS_TEXT], ratio[RATIO_TEXT];
+    for (int k = 1; k < s->spec.arms; k++) {
+        if (*experiment_ratio_text(ratio, s, k)) table_note(t, "%s", ratio);
+        note_comparison(t, s, &s->comparison[k], k);
+    }
     if (s->confirming) {
         table_note(t, "confirmation of the winner, %c, on %d further block%s:", 'A' + s->headline,
                    s->confirmation.blocks, str_plural(s->confirmation.blocks));
@@ -232,7 +219,10 @@ static void note_effect(struct table *t, const struct experiment_state *s)
     }
     /* the reason of the run is that of its headline arm, or holds for all arms */
     const char *reason = *s->reason ? s->reason : experiment_headline(s)->reason;
-    if (*reason) table_note(t, "%s", reason);
+    if (*reason && s->spec.arms > 2 && s->verdict != VERDICT_INVALID)
+        table_note(t, "%c: %s", 'A' + MAX(s->headline, 1), reason);
+    else if (*reason)
+        table_note(t, "%s", reason);
     if (*s->spec.workload.eval_file && !s->complete) { /* the same every time: there are no blocks */
         table_note(t, "computed once for each arm and compared token by token; margin %.2f %%",
                    100 * s->spec.margin);

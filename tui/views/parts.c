@@ -355,7 +355,7 @@ void draw_evidence(struct pen *p, const struct experiment_state *x, int arm)
                : c->e >= ENOUGH ? ROLE_TEXT | STYLE_BOLD
                                 : ROLE_TEXT,
                "%s%s", known && c->e > 9999 ? ">" : "", figure_evidence(known ? c->e : (double)NAN).text);
-    pen_printf(p, ROLE_DIM, " (≥%d)", ENOUGH);
+    pen_printf(p, ROLE_DIM, " (%d decides)", ENOUGH);
 }
 
 void draw_quality(struct pen *p, const struct experiment_state *x, int arm)
@@ -502,6 +502,11 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
     } else if (x->phase == PHASE_DONE && x->verdict == VERDICT_INVALID) {
         snprintf(buf, size, "%s", invalid_step(x));
+    } else if (x->phase == PHASE_DONE && experiment_next_step(x, MAX(x->headline, 1)) == STEP_LESS_NOISE) {
+        snprintf(
+            buf, size,
+            "more blocks than a run may have would decide: measure again when it is quiet (i, then b), or "
+            "with a larger margin");
     } else if (x->phase == PHASE_DONE) {
         put_arm_letter(buf, size, verdict_text(x->verdict), 'A' + MAX(x->headline, 1));
     } else if (!x->run_id && (x->phase == PHASE_FAILED || x->phase == PHASE_STOPPED)) {
