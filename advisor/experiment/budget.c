@@ -224,10 +224,10 @@ bool experiment_filling_is_too_long(struct experiment *x, int arms_filled)
     experiment_log_event(
         x, "budget",
         "the run ends before its first block: filling the cache up to a depth of %d tokens takes "
-        "about %.2g s for each of %d arms, which leaves no time for a block in a budget of %.3g s; "
+        "about %.2g s for each of %d arms, which leaves no time for a block%s in a budget of %.3g s; "
         "--budget %s would be enough",
-        s->spec.workload.depth, fill_s, s->spec.arms, s->spec.budget_s,
-        experiment_resume_budget(enough, s, blocks));
+        s->spec.workload.depth, fill_s, s->spec.arms, *s->spec.quality_file ? " or the quality" : "",
+        s->spec.budget_s, experiment_resume_budget(enough, s, blocks));
     return true;
 }
 

@@ -236,7 +236,9 @@ static double session_s(double *block_s, const struct experiment_state *x, int b
     const bool none = !x->complete && !(x->block_s > 0);
     const int control = x->complete ? 0 : MAX(x->spec.control_blocks - x->control_blocks, 0);
     *block_s = none && timed ? each * cells_s : experiment_counted_block_s(x);
-    return LOADED * each * fill_s + *block_s * (blocks + control) * (quality_is_missing(x) ? 2 : 1);
+    const double twin_s = control && timed ? fill_s / timed : 0; /* the control has a second process of A */
+    return LOADED * (each * fill_s + twin_s) +
+           *block_s * (blocks + control) * (quality_is_missing(x) ? 2 : 1);
 }
 
 char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x, int blocks)

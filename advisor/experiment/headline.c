@@ -407,6 +407,22 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
         str_append(s, " Undecided when the budget ended.");
 }
 
+/* " Gate failed: decode_tok_s >= 0.98*A." with the conditions that decide; nothing without a gate. */
+static void put_gate(struct str *s, const struct experiment_state *x, int arm)
+{
+    struct gate g;
+    struct gate_result r;
+    if (!*x->spec.gate || gate_parse(&g, x->spec.gate, NULL)) return;
+    claims_gate(&g, x, arm, &r);
+    str_printf(s, " Gate %s",
+               r.outcome == GATE_PASS   ? "passed"
+               : r.outcome == GATE_FAIL ? "failed"
+                                        : gate_outcome_name(r.outcome));
+    for (int i = 0, n = 0; i < r.terms && r.outcome != GATE_PASS; i++)
+        if (r.row[i].outcome == r.outcome) str_printf(s, "%s%s", n++ ? ", " : ": ", g.term[i].text);
+    str_append(s, ".");
+}
+
 /* What was found of an arm. False: it has no verdict, and nothing more can be said. */
 static bool put_result(struct str *s, const struct experiment_state *x, int arm)
 {
@@ -432,6 +448,7 @@ static bool put_result(struct str *s, const struct experiment_state *x, int arm)
     put_quality(s, x, arm);
     str_append(s, ".");
     put_systems(s, x);
+    put_gate(s, x, arm);
     return true;
 }
 

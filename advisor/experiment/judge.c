@@ -293,8 +293,11 @@ static void too_few_reason(const struct experiment_state *s, struct comparison *
     const int fewest = stats_anytime_fewest(c->alpha > 0 ? c->alpha : 0.05);
     const double sd = c->blocks >= 2 ? stats_sd(c->d, c->blocks) : stats_sd(s->control_d, s->control_blocks);
     c->blocks_needed = MAX(c->blocks_needed, fewest - c->blocks);
-    str_printf(out, "only %d %sblock%s; proving a difference takes at least %d", c->blocks, which,
-               str_plural(c->blocks), fewest);
+    if (c->blocks)
+        str_printf(out, "only %d %sblock%s; proving a difference takes at least %d", c->blocks, which,
+                   str_plural(c->blocks), fewest);
+    else
+        str_printf(out, "no %sblock was measured; proving a difference takes at least %d", which, fewest);
     if (sd >= 0)
         str_printf(out, ", which with this noise would probably find one of %.1f %% or more",
                    100 * expm1(experiment_detectable(sd, fewest)));

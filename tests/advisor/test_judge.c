@@ -116,7 +116,7 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     assert_int_equal(s->blocks_needed, 7);
     CHECK_CONTAINS(
         s->reason,
-        "only 0 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
+        "no block was measured; proving a difference takes at least 7, which with this noise would probably find one of");
     CHECK_CONTAINS(s->reason, "a verdict needs about 7 more blocks (11 s at this load)");
     free(s);
     /* undisturbed blocks come only as often as they did */

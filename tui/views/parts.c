@@ -355,7 +355,7 @@ void draw_evidence(struct pen *p, const struct experiment_state *x, int arm)
                : c->e >= ENOUGH ? ROLE_TEXT | STYLE_BOLD
                                 : ROLE_TEXT,
                "%s%s", known && c->e > 9999 ? ">" : "", figure_evidence(known ? c->e : (double)NAN).text);
-    pen_printf(p, ROLE_DIM, " (%d decides)", ENOUGH);
+    pen_printf(p, ROLE_DIM, " (≥%d)", ENOUGH);
 }
 
 void draw_quality(struct pen *p, const struct experiment_state *x, int arm)
