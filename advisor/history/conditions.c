@@ -86,11 +86,6 @@ static bool differs(const struct condition *c, double before, double after)
     return by > c->least && by > c->least_ratio * fmax(fabs(before), fabs(after));
 }
 
-static json_t *number_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* The conditions that differ by more than the sensors' noise: { group, key, before, after } each. Equal loads
  * are none of them: conditions_load tells those. New reference. */
 static json_t *conditions_diff(const struct run_conditions *before, const struct run_conditions *after)
@@ -102,8 +97,8 @@ static json_t *conditions_diff(const struct run_conditions *before, const struct
         json_t *o = json_object();
         json_put_str(o, "group", CHANGES_CONDITIONS);
         json_put_str(o, "key", CONDITIONS[i].measurement);
-        json_put(o, "before", number_or_null(a));
-        json_put(o, "after", number_or_null(b));
+        json_put_num(o, "before", a);
+        json_put_num(o, "after", b);
         json_array_append_new(diff, o);
     }
     return diff;
@@ -225,11 +220,6 @@ static const struct {
     { "quality_ctx_least", "shortest context length for quality" },
 };
 
-static double number_of(const json_t *value)
-{
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static bool condition_text(struct str *out, const json_t *change)
 {
     if (strcmp(json_get_str(change, "group", ""), CHANGES_CONDITIONS)) return false;
@@ -238,8 +228,8 @@ static bool condition_text(struct str *out, const json_t *change)
         char a[32], b[32];
         if (strcmp(json_get_str(change, "key", ""), x->measurement)) continue;
         str_printf(out, "%s %s -> %s", x->text,
-                   value_text(x, number_of(json_object_get(change, "before")), a, sizeof a),
-                   value_text(x, number_of(json_object_get(change, "after")), b, sizeof b));
+                   value_text(x, json_get_num(change, "before", NAN), a, sizeof a),
+                   value_text(x, json_get_num(change, "after", NAN), b, sizeof b));
         return true;
     }
     return false;

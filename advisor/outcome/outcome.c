@@ -218,7 +218,7 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
 
 /* ---------------------------------------------------------------- samples */
 
-static const char *arm_letter(int i)
+const char *arm_letter(int i)
 {
     static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     return LETTERS[i];

@@ -61,7 +61,6 @@ static enum err_code arm_requests_add(void *ctx, const struct cell_requests *c, 
 static enum err_code export_requests(struct otlp_batch *b, struct db *d, const struct outcome *o,
                                      struct err *why)
 {
-    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     struct cell_row *cells = NULL;
     struct arm_requests a = { .totals = malloc(sizeof(*a.totals)) };
     const struct family_sink sink = otlp_sink(b);
@@ -71,7 +70,7 @@ static enum err_code export_requests(struct otlp_batch *b, struct db *d, const s
     for (a.arm = 0; a.arm < o->arms && !rc && a.n; a.arm++) {
         const struct label labels[] = { { "experiment", o->experiment },
                                         { "machine", o->machine },
-                                        { "arm", LETTERS[a.arm] } };
+                                        { "arm", arm_letter(a.arm) } };
         memset(a.totals, 0, sizeof(*a.totals));
         a.at = 0;
         rc = db_request_list(d, cells[0].id - 1, arm_requests_add, &a, why);

@@ -186,12 +186,6 @@ enum steady load_steady(const double *ttft, const double *in_system, int n, int 
     return STEADY_REACHED;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Completed requests are row[0 .. n) after this. Fills the summary's warm-up, counted in completed requests.
  */
 static enum err_code steady_find(struct load_summary *out, const struct rows *r,
@@ -208,7 +202,7 @@ static enum err_code steady_find(struct load_summary *out, const struct rows *r,
         ttft[n] = row_value(&r->row[i], ROW_TTFT);
         ends[n++] = r->row[i].end;
     }
-    if (room) qsort(ends, (size_t)n, sizeof *ends, ascending);
+    if (room) stats_sort(ends, n);
     for (int i = 0, k = 0, ended = 0; room && i < r->n; i++) {
         if (!r->row[i].done) continue;
         while (ended < n && ends[ended] <= r->row[i].scheduled) ended++;
