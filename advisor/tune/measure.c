@@ -117,6 +117,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
     c->rate = c->normalized_rate = c->normalized_sd = c->score = NAN;
+    c->expected_rate = c->expected_score = NAN;
     const bool same = !strcmp(answer, "default");
     c->kld = c->kld_se = same ? 0 : NAN;
     c->ppl_ratio = same ? 1 : NAN;

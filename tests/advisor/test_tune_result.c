@@ -58,12 +58,31 @@ static void nothing_else_was_timed(void **state)
     (void)state;
     struct searched *x = searched_new();
     x->list[1].timings = 0;
-    CHECK_CONTAINS(why_kept(x), "no other configuration was measured");
+    CHECK_CONTAINS(why_kept(x), "no other configuration was timed");
     CHECK_CONTAINS(x->because, "20 s");
-    CHECK_CONTAINS(x->because, "--budget 120");
+    CHECK(!strstr(x->because, "go on"));
     x->list[1].failed = true;
     snprintf(x->list[1].error, sizeof x->list[1].error, "out of pages");
     CHECK_CONTAINS(why_kept(x), "kv=q8_0 failed: out of pages");
+    free(x);
+}
+
+/* The reason says how a search goes on that only its budget ended: with a budget for what is still to be
+ * measured, the confirmation included, and at least twice the given one. */
+static void a_search_that_the_budget_ended_can_go_on(void **state)
+{
+    (void)state;
+    struct tune_result r = { .unfinished = true, .enough_s = 150, .fitting = 1079 };
+    struct searched *x = searched_new();
+    x->t.out = &r;
+    CHECK_CONTAINS(why_kept(x),
+                   "its quality was not measured within the budget; the budget ended the search with 1 of "
+                   "1079 possible winners timed: with a budget of 150 s in all it can go on");
+    CHECK_EQ(tune_enough_for_race_s(&x->t, 25), 120); /* nothing is known of the confirmation */
+    x->t.costs.cell = (struct tune_mean){ 10, 1 };
+    const double enough_s = tune_enough_for_race_s(&x->t, 25);
+    CHECK_GT(enough_s, tune_confirm_s(&x->t, 2, true) + 50);
+    CHECK_GT(tune_enough_for_race_s(&x->t, 125), enough_s + 150);
     free(x);
 }
 
@@ -278,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(nothing_else_was_timed),
                                         cmocka_unit_test(quality_that_was_not_measured_is_the_reason),
+                                        cmocka_unit_test(a_search_that_the_budget_ended_can_go_on),
                                         cmocka_unit_test(a_limit_is_the_reason),
                                         cmocka_unit_test(slower_ones_are_named_with_their_rate),
                                         cmocka_unit_test(the_rates_named_are_those_that_decide),
