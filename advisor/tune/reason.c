@@ -192,7 +192,8 @@ void tune_explain_passed(struct tuning *t)
     /* the one whose place it could have had: the last of the finalists, or else the second best */
     const struct tune_candidate *chosen = winner && second ? second : &t->known.list[0];
     if (chosen == second && winner->expected_score < second->expected_score) chosen = winner;
-    const double least = winner ? winner->rate : t->known.list[0].rate;
+    double least = winner ? winner->rate : t->known.list[0].rate;
+    if (winner && second) least = fmin(least, second->rate);
     for (int i; r->n_passed < TUNE_PASSED && (i = fastest_passed(t, least)) >= 0;) {
         struct tune_passed *p = &r->passed[r->n_passed++];
         snprintf(p->line, sizeof p->line, "%s", t->known.list[i].line);

@@ -494,6 +494,7 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
     json_put_int(o, "confirm_run", r->confirm_run);
     json_put_num(o, "spent_s", r->seconds);
     if (r->unfinished) json_put_num(o, "enough_s", r->enough_s);
+    if (r->stopped) json_put_num(o, "enough_s", t->task.o->budget_s); /* it may be more than at first */
     const struct run_outcome outcome = { .state = r->stopped || r->unfinished ? "stopped"
                                                   : rc                        ? "failed"
                                                                               : "done",

@@ -196,6 +196,23 @@ static void which_settings_of_other_engines_change_answers(void **state)
     }
 }
 
+/* A candidate whose quality was measured before its speed is one of those that the screen shows. */
+static void judged_candidates_are_on_the_board(void **state)
+{
+    (void)state;
+    struct tune_result r = { .run_id = 0 };
+    struct searched *x = searched_new();
+    x->t.out = &r;
+    CHECK(tune_report(&x->t, "", ""));
+    CHECK_EQ(x->t.now.n, 2);
+    x->list[2].judged = true;
+    CHECK(tune_report(&x->t, "", ""));
+    CHECK_EQ(x->t.now.n, 3);
+    CHECK_EQ(x->t.now.timed, 1);
+    assert_string_equal(x->t.now.board[2].candidate->line, "threads=1");
+    free(x);
+}
+
 /* ---------------------------------------------------------------- not compared */
 
 /* threads=1 was compared; kv=q8_0, which looks faster in the list, was not, for a reason that is given. */
@@ -354,6 +371,7 @@ int main(void)
                                         cmocka_unit_test(the_rates_named_are_those_that_decide),
                                         cmocka_unit_test(settings_without_effect_on_answers_need_no_quality),
                                         cmocka_unit_test(which_settings_of_other_engines_change_answers),
+                                        cmocka_unit_test(judged_candidates_are_on_the_board),
                                         cmocka_unit_test(faster_ones_that_were_not_compared_are_explained),
                                         cmocka_unit_test(load_is_told_from_quiet),
                                         cmocka_unit_test(the_sentence_begins_with_what_is_proven) };
