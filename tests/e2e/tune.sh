@@ -49,10 +49,10 @@ expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --
   json '"budget" in d["because"] and "should be enough" in d["because"] and d["candidate"] == "threads=1"' &&
   json 'd["blocks"] < 7 and d["winner"] == d["current"] and d["written"] is None' &&
   json 'd["spent_s"] == d["seconds"] and d["enough_s"] > 4'
-expect 0 show $((short + 1)) && says out "^quality: measured by the search .* qdyno show $short\$"
 # ... whose number alone is enough to continue it: the blocks that it has count
 read -r short blocks < <(run_number)
 expect 0 show "$short" && says out 'should be enough'
+expect 0 show $((short + 1)) && says out "^quality: measured by the search .* qdyno show $short\$"
 "$QDYNO" tune --resume "$short" --dry-run -o json >"$T/out" 2>"$T/err"
 json 'd["run"] == '"$short"' and d["blocks"] >= '"$blocks"' and d["blocks"] > 0'
 # a search that its budget ended before anything was compared is stopped, and its next command continues it
