@@ -375,6 +375,11 @@ static void note_link(struct table *t, struct db *d, int64_t id)
     struct link_row l;
     bool found;
     if (db_link_get(d, id, &l, &found, NULL) || !found) return;
+    if (!strcmp(l.kind, "confirm")) {
+        table_closing(t, "quality: measured by the search that this A/B confirms: qdyno show %" PRId64,
+                      l.of_run);
+        return;
+    }
     table_note(t, "%s of run %" PRId64 "%s%s", l.kind, l.of_run, *l.verdict ? ": " : "", l.verdict);
 }
 

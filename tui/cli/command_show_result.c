@@ -161,14 +161,19 @@ static enum err_code condition_add(void *ctx, const struct value_row *v, struct 
     return ERR_OK;
 }
 
-void show_conditions(struct table *t, struct db *d, int64_t run_id)
+void show_conditions_text(struct str *text, struct db *d, int64_t run_id)
 {
     struct run_conditions c;
-    struct str text = { 0 };
     struct err why;
     conditions_init(&c);
-    if (!db_value_list(d, run_id, condition_add, &c, &why)) conditions_text(&text, &c);
-    table_note(t, "conditions: %s",
-               text.len ? str_text(&text) : "n/a: no sensor was read while its cells ran");
+    if (!db_value_list(d, run_id, condition_add, &c, &why)) conditions_text(text, &c);
+    if (!text->len) str_append(text, "n/a: no sensor was read while its cells ran");
+}
+
+void show_conditions(struct table *t, struct db *d, int64_t run_id)
+{
+    struct str text = { 0 };
+    show_conditions_text(&text, d, run_id);
+    table_note(t, "conditions: %s", str_text(&text));
     str_free(&text);
 }
