@@ -358,14 +358,23 @@ static enum err_code advising_case(struct rule_case *c, struct model_shape *shap
 {
     struct gguf *file = NULL;
     struct config plain;
-    const struct predict_for what = { .ctx = v->o.ctx, .on_gpu = v->ceilings.gpu.read_bytes_s > 0 };
+    const struct predict_for what = { .ctx = v->o.ctx,
+                                      .on_gpu = v->ceilings.gpu.read_bytes_s > 0,
+                                      .correction = v->correction };
     config_default(&plain);
     enum err_code rc = model_file_open(&file, v->model, why);
     if (!rc) rc = model_shape_read(shape, file, why);
     if (!rc) rc = predict(reference, file, &plain, &v->machine, &v->ceilings, &what, why);
+    *c = (struct rule_case){ .model = v->model,
+                             .shape = shape,
+                             .machine = &v->machine,
+                             .ceilings = &v->ceilings,
+                             .reference = reference,
+                             .goal = v->o.goal,
+                             .memory_limit = v->o.memory_limit,
+                             .evidence = v->o.evidence };
+    if (!rc && !what.on_gpu) rc = rule_case_find_enough(c, file, &what, why);
     gguf_close(file);
-    *c = (struct rule_case){ v->model,  shape,     &v->machine,       &v->ceilings,
-                             reference, v->o.goal, v->o.memory_limit, v->o.evidence };
     return rc;
 }
 
