@@ -109,11 +109,11 @@ static enum err_code check_winner(const struct results *r, int arm, struct err *
         if (i < r->n)
             str_printf(&arms, "%s --arm %c (%.60s)", arms.len ? "," : "", 'A' + k, r->result[i].config);
     }
-    err_set(
-        why, ERR_USAGE,
-        "run %lld proved no config better (verdict: %s), so nothing is saved and the config in use stays. "
-        "To save one of its configs all the same, name it:%s",
-        id, r->run.verdict, str_text(&arms));
+    err_set(why, ERR_USAGE,
+            "run %lld proved no config better (verdict: %s), so nothing is saved and the config in use "
+            "stays%s%s",
+            id, r->run.verdict, arms.len ? ". To save one of its configs all the same, name it:" : "",
+            str_text(&arms));
     str_free(&arms);
     return ERR_USAGE;
 }
