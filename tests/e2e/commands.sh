@@ -186,6 +186,7 @@ expect 0 advise --matrix -o json && # with the loss that was measured above
   json 'any(r["config"] == "q8_0" and (r["kld_mean"] or 0) > 0 for r in d["rows"])'
 expect 0 quantize "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/matrix-q8.gguf" -R q8_0
 expect 4 advise --matrix -m "$T/matrix-q8.gguf" && says err "needs a model of 16 or 32 bits: this one is Q8_0"
+expect 0 advise --limit memory=1M && says out '^none of the [0-9]+ configs fits into 1.00M of memory: the smallest, '
 expect 0 advise --accuracy -o json && json 'd["schema"] == "qdyno.accuracy/1" and all(r["predicted"] > 0 and r["measured"] > 0 for r in d["rows"])'
 expect 0 fit --models -C q4_K --machine rpi5 -c 4096 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [True]'
 expect 0 fit --models -C f16 --machine t4 -c 8192 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [False]'

@@ -408,6 +408,26 @@ static int advising_show_ranks(const struct cli_global *g, const struct cli_args
     return advise_ranks_show(g, a, &x);
 }
 
+/* Where nothing fits, the first row is not a recommendation. */
+static void note_unfit(struct table *t, const struct advising *v, const struct advice *list, int n)
+{
+    const struct advice *least = NULL;
+    char need[16], limit[16];
+    for (int i = 0; i < n; i++) {
+        if (list[i].prediction.fits) return;
+        if (!least || list[i].prediction.plan.total < least->prediction.plan.total) least = &list[i];
+    }
+    if (!least) return;
+    str_from_bytes(least->prediction.plan.total, need, sizeof need);
+    if (v->o.memory_limit > 0)
+        table_headline(t, "none of the %d configs fits into %s of memory: the smallest, %s, needs %s", n,
+                       str_from_bytes(v->o.memory_limit, limit, sizeof limit), least->line, need);
+    else
+        table_headline(
+            t, "none of the %d configs fits into the memory of this machine: the smallest, %s, needs %s", n,
+            least->line, need);
+}
+
 /* One line for the configurations whose rate is hardly known. */
 static void note_folded(struct table *t, const struct advising *v, const struct advice *list, int n)
 {
@@ -452,6 +472,7 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     if (shown < listed)
         table_note(&t, "%d of the %d configs that were compared are shown; --top N shows the best N", shown,
                    n);
+    note_unfit(&t, v, list, n);
     note_folded(&t, v, list + known, n - known);
     put_text(&t, &v->answer_klds.text, list, n);
     int status = n ? EXIT_DONE : EXIT_NO_FIT;
