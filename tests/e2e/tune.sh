@@ -180,6 +180,25 @@ grep -qx 'q8_0,threads=1' "$XDG_CONFIG_HOME/qdyno/x.conf.previous" || fail "the 
 expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "q8_0,threads=1"'
 expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
 expect 0 apply -m "$T/one/x.gguf" --remove && expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
+# it says in a line what it did, also where nothing is saved afterwards
+expect 0 apply -m "$T/two/x.gguf" --undo && says out '^removed the saved config of x.gguf, q4_0,threads=1: none was saved before it' && ! grep -q 'n/a' "$T/out" ||
+  fail "--undo lists what is not known"
+expect 0 apply -m "$T/two/x.gguf" --undo && says out '^restored q4_0,threads=1 for x.gguf .in use until now: default'
+expect 0 apply -m "$T/two/x.gguf" --remove && ! grep -q 'n/a' "$T/out" || fail "--remove lists what is not known"
+# a run without a winner saves nothing and names its configs; --arm saves one, and default is not compared with itself
+"$QDYNO" ab -m "$T/one/x.gguf" default threads=1 -w tg4 --control 0 --budget 60s --min-blocks 6 --max-blocks 6 -o json >"$T/out" 2>"$T/err"
+[ -z "$PYTHON" ] || {
+  run=$(value 'd["run"]')
+  case $(value 'd["verdict"]') in
+  better | worse) skip "six blocks of two configs that are equally fast proved a difference" ;;
+  *)
+    expect 4 apply --run "$run" && says err "proved no config better .verdict: .* name it: --arm A .default., --arm B .threads=1."
+    expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["config"] == "threads=1" and d["because"] == "chosen by hand"'
+    ;;
+  esac
+  expect 0 apply --run "$run" --arm A && says out '^config +default' && ! grep -q 'default default' "$T/out" || fail "default is to be compared with itself"
+  expect 0 apply -m "$T/one/x.gguf" --undo
+}
 # a config that a search found on a busy machine is called that wherever it is used
 printf '# load: other programs used 65 %% of the processors\nthreads=1\n' >"$XDG_CONFIG_HOME/qdyno/x.conf"
 expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["load"] == "other programs used 65 % of the processors"'
