@@ -66,9 +66,9 @@ static void explain_unmeasured(char *buf, size_t size, const struct tuning *t)
     else if (t->costs.timing.n)
         snprintf(
             buf, size,
-            "no other configuration was timed: on this machine now, timing one takes about %.0f s, and the "
+            "no other configuration was timed: on this machine now, timing one takes about %.*f s, and the "
             "budget of %.6g s had too little left",
-            t->costs.timing.seconds, t->task.o->budget_s);
+            t->costs.timing.seconds < 9.95 ? 1 : 0, t->costs.timing.seconds, t->task.o->budget_s);
     else
         snprintf(buf, size, "no other configuration was timed within the budget of %.6g s",
                  t->task.o->budget_s);

@@ -488,6 +488,7 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         show_conditions(&t, d, id);
         note_head(&t, d, &run);
         note_link(&t, d, id);
+        show_next_of_search(&t, &run);
         json_t *about = json_object();
         t.recorded = true;
         rc = put_run(about, d, &run, &why);

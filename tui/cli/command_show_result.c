@@ -144,12 +144,25 @@ enum err_code show_candidates(struct table *t, struct db *d, const struct run_ro
     if (!rc && n)
         table_note(t, "its %d cell%s: qdyno show %lld --cells", n, str_plural(n), (long long)run->id);
     if (!rc && !n) table_note(t, "the run has no finished cell");
-    if (!rc && !strcmp(run->kind, "tune") &&
-        (!strcmp(run->state, "interrupted") || !strcmp(run->state, "stopped")))
-        table_next(t, "next: qdyno tune --resume %lld   (continues the search)", (long long)run->id);
     candidates_free(&all);
     free(cells);
     return rc;
+}
+
+void show_next_of_search(struct table *t, const struct run_row *run)
+{
+    const bool resumable = !strcmp(run->state, "interrupted") || !strcmp(run->state, "stopped");
+    json_t *o = NULL;
+    if (strcmp(run->kind, "tune") || !resumable) return;
+    if (run->outcome_json) json_parse(&o, run->outcome_json, strlen(run->outcome_json), NULL);
+    const double enough_s = json_get_num(o, "enough_s", NAN);
+    json_decref(o);
+    if (isfinite(enough_s))
+        table_next(
+            t, "next: qdyno tune --resume %lld --budget %.0fs   (continues the search; the budget is in all)",
+            (long long)run->id, enough_s);
+    else
+        table_next(t, "next: qdyno tune --resume %lld   (continues the search)", (long long)run->id);
 }
 
 /* ---------------------------------------------------------------- conditions */
