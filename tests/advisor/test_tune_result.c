@@ -308,6 +308,27 @@ static void load_is_told_from_quiet(void **state)
     }
 }
 
+/* Bug: an A/B beside other programs corrected the predictions for a quiet machine. */
+static void a_disturbed_run_corrects_no_prediction(void **state)
+{
+    (void)state;
+    static const struct {
+        enum estimand use;
+        int blocks, disturbed;
+        bool teaches;
+    } CASES[] = { { ESTIMAND_LOADED, 12, 12, false },
+                  { ESTIMAND_LOADED, 12, 7, false },
+                  { ESTIMAND_QUIET, 20, 14, false },
+                  { ESTIMAND_LOADED, 12, 6, true },
+                  { ESTIMAND_QUIET, 12, 0, true } };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct experiment_state *s = compared(CASES[i].use, CASES[i].blocks, CASES[i].disturbed, 0.5);
+        for (int arm = 0; arm < 2; arm++)
+            if (experiment_arm_teaches(s, arm) != CASES[i].teaches) fail_msg("case %zu, arm %d", i, arm);
+        free(s);
+    }
+}
+
 static struct tune_result result_of(double lower, double upper, bool wins)
 {
     struct tune_result r = { .effect = { log(1.15), log(lower), log(upper) },
@@ -374,6 +395,7 @@ int main(void)
                                         cmocka_unit_test(judged_candidates_are_on_the_board),
                                         cmocka_unit_test(faster_ones_that_were_not_compared_are_explained),
                                         cmocka_unit_test(load_is_told_from_quiet),
+                                        cmocka_unit_test(a_disturbed_run_corrects_no_prediction),
                                         cmocka_unit_test(the_sentence_begins_with_what_is_proven) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static const char *requests_note(const struct load_results *l, int columns)
 {
     bool loads = false;
     for (int i = 0; i < l->lines; i++) loads |= l->line[i].is_load;
-    if (columns < 58) return loads ? "tok/s: of one request" : "medians; tok/s: with stalls";
+    if (columns < 58) return loads ? "tok/s of a load: of one request" : "medians; tok/s: with stalls";
     return loads ? columns < 90 ? "medians of all requests; tok/s: of one"
                                 : "TTFT, ITL: medians of all requests; tok/s of a load: of one request"
                  : "TTFT, ITL: medians; tok/s: with stalls";
