@@ -74,7 +74,7 @@ const struct metric METRICS[METRIC_COUNT] = {
            "memory charged to the control group with the least room left"),
     SENSOR(CGROUP_MEM_LIMIT, "cgroup_mem_limit_bytes", "bytes", 0, 5000, 10, "cgroup_linux", "memory controller", "limit of that group"),
     SENSOR(CGROUP_CPU, "cgroup_cpu_ratio", "ratio", 0, 500, 50, "cgroup_linux", "cpu controller",
-           "processor time of the control group with the smallest quota, 1 = one processor"),
+           "processor time of the control group with the smallest quota, or without any quota of this process's own group; 1 = one processor"),
     SENSOR(CGROUP_CPU_LIMIT, "cgroup_cpu_limit_ratio", "ratio", 0, 5000, 10, "cgroup_linux", "cpu controller", "quota of that group, 1 = one processor"),
     /* the kernel updates these counters once per quota period, 100 ms by default */
     SENSOR(CGROUP_THROTTLED, "cgroup_throttled_ratio", "ratio", -1, 1000, 100, "cgroup_linux", "cpu controller",
