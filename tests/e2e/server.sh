@@ -94,7 +94,7 @@ stops TERM 0
 # settings change while requests are served; the dashboard shows the server, also one with a key
 serve --parallel 8
 clients settings
-expect 0 dashboard --server "$url/v1/" --frames 40 && says out "Server $url: b" && says out 'arrived' && says out 'blocks of 32'
+expect 0 dashboard --server "$url/v1/" --frames 40 && says out "server ${url#http://}  b" && says out 'arrived' && says out 'blocks of 32'
 stops TERM 0
 expect 0 dashboard --server "$url" --frames 12 && says out 'cannot reach'
 expect 4 dashboard --server 'not an address' --frames 1
