@@ -58,9 +58,9 @@ static int completion_attributes(struct live_trace *t, const struct completion *
     a[n++] = (struct otlp_attribute){ "gen_ai.response.time_to_first_chunk", OTLP_DOUBLE,
                                       .number = c->first_s };
     t->finish[0] = c->finish;
-    a[n++] = (struct otlp_attribute){ "gen_ai.response.finish_reasons", OTLP_STRINGS, .strings = t->finish,
+    a[n] = (struct otlp_attribute){ "gen_ai.response.finish_reasons", OTLP_STRINGS, .strings = t->finish,
                                       .n = *c->finish != 0 };
-    return n;
+    return n + 1;
 }
 
 static void span_set(struct otlp_span *span, enum otlp_span_kind kind, const struct otlp_attribute *a, int n)
