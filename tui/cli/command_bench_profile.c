@@ -287,7 +287,7 @@ static enum err_code profiling_run(struct profiling *k, struct err *why)
     if (!rc && !args_has(k->a, "--no-warmup")) {
         const struct run_cell what = cell_spec(k, arm);
         struct measured_cell c;
-        rc = run_warm_up(&k->run, &what, &c, why);
+        rc = run_measure_cell(&k->run, &what, &c, why);
         cell_done(&c);
     }
     for (k->repetition = 0; k->repetition < k->repetitions && !rc; k->repetition++)
