@@ -15,8 +15,8 @@ bool array_room(void *items, int *room, int64_t need, size_t size)
     void *old, *grown;
     memcpy(&old, items, sizeof old); /* a pointer to elements of any type */
     grown = reallocarray(old, (size_t)wanted, size);
-    if (!grown) return false;
-    memcpy(items, &grown, sizeof grown);
-    *room = (int)wanted;
-    return true;
+    if (grown) memcpy(items, &grown, sizeof grown);
+    if (grown) *room = (int)wanted;
+    /* cppcheck-suppress memleak; *items has it */
+    return grown != NULL;
 }

@@ -59,7 +59,7 @@ static int completion_attributes(struct live_trace *t, const struct completion *
                                       .number = c->first_s };
     t->finish[0] = c->finish;
     a[n] = (struct otlp_attribute){ "gen_ai.response.finish_reasons", OTLP_STRINGS, .strings = t->finish,
-                                      .n = *c->finish != 0 };
+                                    .n = *c->finish != 0 };
     return n + 1;
 }
 
