@@ -50,21 +50,32 @@ static bool name_equals(const char *name, const char *word, size_t n)
     return name && strlen(name) == n && !memcmp(name, word, n);
 }
 
-static const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, size_t n)
+const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, size_t n)
 {
     for (; list && list->name; list++)
         if (name_equals(list->name, word, n) || name_equals(list->alias, word, n)) return list;
     return NULL;
 }
 
-/* The knob of "-t" (its llama.cpp-style flag) or "--threads" (its key); -1: none. */
-static int knob_find_flag(const char *word, size_t n)
+const char *knob_spelling(const struct command *c, enum knob_id id, int which, char buf[KNOB_SPELLING])
 {
-    for (int k = 0; k < KNOB_COUNT; k++) {
-        if (k == KNOB_MODEL) continue; /* -m is a flag of the commands */
-        if (name_equals(KNOBS[k].flag, word, n)) return k;
-        if (n > 2 && !memcmp(word, "--", 2) && name_equals(KNOBS[k].key, word + 2, n - 2)) return k;
+    const char *word = KNOBS[id].flag;
+    if (c->knob_flags == KNOB_FLAGS_NONE || id == KNOB_MODEL) return NULL; /* -m is a flag of the commands */
+    if (which) {
+        snprintf(buf, KNOB_SPELLING, "--%s", KNOBS[id].key);
+        word = buf;
     }
+    if (!word || flag_find(c->flags, word, strlen(word)) || flag_find(GLOBAL_FLAGS, word, strlen(word)))
+        return NULL;
+    return word;
+}
+
+int knob_of_flag(const struct command *c, const char *word, size_t n)
+{
+    char buf[KNOB_SPELLING];
+    for (int k = 0; k < KNOB_COUNT; k++)
+        for (int s = 0; s < KNOB_SPELLINGS; s++)
+            if (name_equals(knob_spelling(c, (enum knob_id)k, s, buf), word, n)) return k;
     return -1;
 }
 
@@ -72,7 +83,7 @@ static bool flag_match(struct flag_match *m, const struct command *c, const char
 {
     *m = (struct flag_match){ .knob = -1 };
     if (c && (m->flag = flag_find(c->flags, word, n))) return true;
-    if (c && c->knob_flags != KNOB_FLAGS_NONE && (m->knob = knob_find_flag(word, n)) >= 0) return true;
+    if (c && (m->knob = knob_of_flag(c, word, n)) >= 0) return true;
     m->flag = flag_find(GLOBAL_FLAGS, word, n);
     m->global = m->flag != NULL;
     return m->global;
@@ -96,17 +107,14 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
 {
     enum { NAMES = 256 };
     const char *names[NAMES];
-    char typed[128], keys[KNOB_COUNT][32];
+    char typed[128], keys[KNOB_COUNT][KNOB_SPELLING];
     size_t n = 0;
     snprintf(typed, sizeof typed, "%.*s", (int)MIN(len, sizeof typed - 1), word);
     if (c) flag_names_append(names, &n, NAMES, c->flags);
     flag_names_append(names, &n, NAMES, GLOBAL_FLAGS);
-    for (int k = 0; c && c->knob_flags && k < KNOB_COUNT && n + 2 < NAMES; k++) {
-        if (k == KNOB_MODEL) continue;
-        snprintf(keys[k], sizeof keys[k], "--%s", KNOBS[k].key);
-        names[n++] = keys[k];
-        if (KNOBS[k].flag) names[n++] = KNOBS[k].flag;
-    }
+    for (int k = 0; c && k < KNOB_COUNT; k++)
+        for (int s = KNOB_SPELLINGS - 1; s >= 0 && n < NAMES; s--)
+            if ((names[n] = knob_spelling(c, (enum knob_id)k, s, keys[k]))) n++;
     const struct knob_name *other = c && c->knob_flags ? knob_name_find(typed) : NULL;
     if (other && other->instead)
         return err_set(why, ERR_USAGE, "unknown flag '%s' (%s): %s", typed, other->program, other->instead);
