@@ -54,8 +54,8 @@ struct document {
     const char *unprinted;
 };
 
-/* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared.
- * Such a key would be missing in the table or in docs/documents.md. */
+/* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared:
+ * such a key would be missing in the table or in docs/documents.md. Also for a table that names run 0. */
 struct table;
 enum err_code document_check(const struct table *t, struct err *why);
 
