@@ -4,19 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
-#include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "kernels/kernels.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_ab_arms.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/pause.h"
 #include "tui/cli/lib/runs.h"
@@ -110,18 +102,10 @@ static const struct column COLUMNS[] = {
     { .name = "as_systems", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_AB = {
-    .schema = "qdyno.ab/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(AB, "qdyno.ab/1", COLUMNS);
 /* `baseline check` prints the same rows. */
-const struct document DOCUMENT_BASELINE_CHECK = {
-    .schema = "qdyno.baseline_check/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "baseline.* run labels.* verdict reason",
-};
+DOCUMENT(BASELINE_CHECK, "qdyno.baseline_check/1", COLUMNS,
+         .members = "baseline.* run labels.* verdict reason");
 
 struct interval ab_effect(const struct experiment_state *s)
 {
@@ -620,9 +604,7 @@ static int ab_print(const struct cli_global *g, const struct cli_args *a, const 
     }
     struct table t;
     ab_table_fill(&t, s);
-    status = cli_print(g, a, &t, status);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, status);
 }
 
 int command_ab(const struct cli_global *g, const struct cli_args *a)

@@ -5,18 +5,13 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
-#include "db/db.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/command_advise_accuracy.h"
 #include "tui/cli/command_advise_matrix.h"
 #include "tui/cli/command_advise_ranks.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
@@ -88,15 +83,11 @@ static const struct column COLUMNS[] = {
     { .name = "kld_other_text" },
 };
 
-const struct document DOCUMENT_ADVISE = {
-    .schema = "qdyno.advise/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model goal machine considered folded kernels_timed search_run random_weights "
-               "answers_unverified rules[].rule rules[].advice rules[].reason rules[].evidence "
-               "rules[].check origin.* text.path text.sha256 text.chosen text.trouble "
-               "text.losses_on_other_texts",
-};
+DOCUMENT(ADVISE, "qdyno.advise/1", COLUMNS,
+         .members = "model goal machine considered folded kernels_timed search_run random_weights "
+                    "answers_unverified rules[].rule rules[].advice rules[].reason rules[].evidence "
+                    "rules[].check origin.* text.path text.sha256 text.chosen text.trouble "
+                    "text.losses_on_other_texts");
 
 /* The value in "KEY=VALUE". ERR_USAGE if the key is another one. */
 static enum err_code key_value(const char *flag, const char *text, const char *key, const char **value,
@@ -459,9 +450,7 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     if (n) note_basis(&t, &list[0], &v->ceilings, v->named);
     if (v->named) table_add_origin(&t, v->other.recording.about);
     note_model(&t, v->model);
-    status = cli_print(g, a, &t, status);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, status);
 }
 
 int command_advise(const struct cli_global *g, const struct cli_args *a)

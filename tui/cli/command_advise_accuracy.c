@@ -31,14 +31,10 @@ static const struct column COLUMNS[] = {
     { .name = "unix_ms", .kind = COLUMN_INT },
 };
 
-const struct document DOCUMENT_ACCURACY = {
-    .schema = "qdyno.accuracy/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "machine accuracy[].metric accuracy[].predictions accuracy[].within_10_ratio "
-               "accuracy[].within_20_ratio accuracy[].in_interval_ratio "
-               "accuracy[].median_error_ratio accuracy[].bias_ratio",
-};
+DOCUMENT(ACCURACY, "qdyno.accuracy/1", COLUMNS,
+         .members = "machine accuracy[].metric accuracy[].predictions accuracy[].within_10_ratio "
+                    "accuracy[].within_20_ratio accuracy[].in_interval_ratio "
+                    "accuracy[].median_error_ratio accuracy[].bias_ratio");
 
 static void table_add_residual(struct table *t, const struct residual_row *r)
 {
@@ -113,8 +109,7 @@ int accuracy_show(const struct cli_global *g, const struct cli_args *a)
             &t,
             "no prediction was followed by a measurement yet: run `qdyno detect --kernels`, then any `qdyno bench`");
     if (shown < n) table_note(&t, "the newest %d of %d; --top N shows more", shown, n);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    int status = cli_finish(g, a, &t, EXIT_DONE);
     free(rows);
     return status;
 }

@@ -23,12 +23,8 @@ static const struct column COLUMNS[] = {
     { .name = "reason" },
 };
 
-const struct document DOCUMENT_STRATEGIES = {
-    .schema = "qdyno.strategies/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model machine memory_bytes unchanged_bytes memory need",
-};
+DOCUMENT(STRATEGIES, "qdyno.strategies/1", COLUMNS,
+         .members = "model machine memory_bytes unchanged_bytes memory need");
 
 enum { LINES = 32 };
 struct lines {
@@ -169,8 +165,7 @@ int matrix_show(const struct cli_global *g, const struct cli_args *a, const stru
         table_add_cell(&t, k / STRATEGY_NEEDS, k % STRATEGY_NEEDS, k == room * STRATEGY_NEEDS + need, list,
                        n);
     note_matrix(&t, c, have, MAX(room, 0), need);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    const int status = cli_finish(g, a, &t, EXIT_DONE);
     free(list);
     return status;
 }

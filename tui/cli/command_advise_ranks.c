@@ -29,12 +29,8 @@ static const struct column COLUMNS[] = {
     { .name = "error", .title = "not possible" },
 };
 
-const struct document DOCUMENT_PARALLEL = {
-    .schema = "qdyno.parallel/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model machine ranks sequences network measured fastest_prefill fastest_decode",
-};
+DOCUMENT(PARALLEL, "qdyno.parallel/1", COLUMNS,
+         .members = "model machine ranks sequences network measured fastest_prefill fastest_decode");
 
 enum { WAYS = 80, KINDS = 4 };
 
@@ -250,8 +246,7 @@ int advise_ranks_show(const struct cli_global *g, const struct cli_args *a, cons
     conclude(&t, &w, true);
     conclude(&t, &w, false);
     note_basis(&t, &w, ranks, network);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    const int status = cli_finish(g, a, &t, EXIT_DONE);
     gguf_close(file);
     free(w.way);
     return status;

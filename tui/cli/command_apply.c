@@ -4,13 +4,8 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
@@ -46,12 +41,7 @@ static const struct column COLUMNS[] = {
     { .name = "load", .title = "found beside" },
 };
 
-const struct document DOCUMENT_APPLY = {
-    .schema = "qdyno.apply/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(APPLY, "qdyno.apply/1", COLUMNS, .record = true);
 
 struct applying {
     char *model;
@@ -178,8 +168,7 @@ static int print_for(const struct cli_global *g, const struct cli_args *a, const
         json_put_str(row, "for_program", target);
         json_put_str(row, "for_settings", str_text(&text));
         json_put_str(row, "for_notes", notes.len ? str_text(&notes) : NULL);
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     }
     str_free(&text);
     str_free(&notes);
@@ -223,8 +212,7 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
             "no config is saved for this model: `qdyno apply CONFIG`, `qdyno apply --run ID` or `qdyno tune` saves one");
     }
     note_change(&t, a, model, k);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    const int status = cli_finish(g, a, &t, EXIT_DONE);
     str_free(&line);
     str_free(&note);
     return status;

@@ -4,14 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"
@@ -54,11 +49,7 @@ static const struct column COLUMNS[] = {
     { .name = "set", .title = "set (UTC)" },
 };
 
-const struct document DOCUMENT_BASELINE = {
-    .schema = "qdyno.baseline/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(BASELINE, "qdyno.baseline/1", COLUMNS);
 
 static void put_baseline(json_t *row, const struct baseline_row *b)
 {
@@ -152,9 +143,7 @@ static int baseline_set(const struct cli_global *g, const struct cli_args *a, st
     table_init(&t, &DOCUMENT_BASELINE);
     put_baseline(table_row(&t), &b);
     table_note(&t, "to compare a challenger with it: qdyno baseline check %s CONFIG", b.name);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 /* ---------------------------------------------------------------- list */
@@ -166,9 +155,7 @@ static int baseline_list(const struct cli_global *g, const struct cli_args *a,
     table_init(&t, &DOCUMENT_BASELINE);
     for (int i = 0; i < n; i++) put_baseline(table_row(&t), &rows[i]);
     if (!n) table_note(&t, "no baseline yet: qdyno baseline set NAME [ID | CONFIG]");
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 /* ---------------------------------------------------------------- check */
@@ -317,8 +304,7 @@ static int baseline_check(const struct cli_global *g, const struct cli_args *a, 
         status = ab_claims_status(s, ab_status(s));
         const struct summary summary = ab_summary(s, status);
         table_summarize(&t, &summary);
-        status = cli_print(g, a, &t, status);
-        table_done(&t);
+        status = cli_finish(g, a, &t, status);
     }
 done:
     free(spec);

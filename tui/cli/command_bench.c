@@ -6,19 +6,12 @@
 
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
-#include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_bench_grid.h"
 #include "tui/cli/command_endings.h"
 #include "tui/cli/command_bench_preset.h"
 #include "tui/cli/command_bench_profile.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
@@ -120,12 +113,8 @@ static const struct column BENCH_COLUMNS[] = {
     { .name = "error", .title = "error" },
 };
 
-const struct document DOCUMENT_BENCH = {
-    .schema = "qdyno.bench/1",
-    .columns = BENCH_COLUMNS,
-    .n_columns = COUNT_OF(BENCH_COLUMNS),
-    .members = "run machine preset beyond_trained_context labels.*",
-};
+DOCUMENT(BENCH, "qdyno.bench/1", BENCH_COLUMNS,
+         .members = "run machine preset beyond_trained_context labels.*");
 
 struct bench {
     const struct cli_global *g;

@@ -10,7 +10,6 @@
 #include "db/db.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/scenarios.h"

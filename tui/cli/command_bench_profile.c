@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "advisor/stats/stats.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/command_report_all.h"
 #include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
@@ -31,15 +29,12 @@ static const struct column COLUMNS[] = {
     { .name = "limit", .title = "limit" },
 };
 
-const struct document DOCUMENT_PROFILE = {
-    .schema = "qdyno.profile/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
+DOCUMENT(
+    PROFILE, "qdyno.profile/1", COLUMNS,
     .members =
         "run machine model config workload repetitions weights_in_cache labels.* phases.* layers[].phase "
         "layers[].layer layers[].operator layers[].calls layers[].seconds layers[].pass_s "
-        "layers[].time_ratio layers[].pass_bytes layers[].pass_ops layers[].limit_ratio layers[].limit",
-};
+        "layers[].time_ratio layers[].pass_bytes layers[].pass_ops layers[].limit_ratio layers[].limit");
 
 struct profiling {
     const struct cli_global *g;

@@ -5,7 +5,6 @@
 
 #include "engine/serve/serve.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_CACHE[] = {
@@ -26,12 +25,7 @@ static const struct column COLUMNS[] = {
     { .name = "no_room_blocks", .kind = COLUMN_INT },
 };
 
-const struct document DOCUMENT_CACHE = {
-    .schema = "qdyno.cache/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "requests prompt_blocks distinct_blocks found_at_most_ratio",
-};
+DOCUMENT(CACHE, "qdyno.cache/1", COLUMNS, .members = "requests prompt_blocks distinct_blocks found_at_most_ratio");
 /* clang-format on */
 
 /* Requests of a trace have no priorities: that policy would be lru. */

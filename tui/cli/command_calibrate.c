@@ -12,7 +12,6 @@
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* The exact values of enum precision, in its order. With less precision the statistics would reflect
  * rounding. */
@@ -65,12 +64,7 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_CALIBRATE = {
-    .schema = "qdyno.calibrate/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(CALIBRATE, "qdyno.calibrate/1", COLUMNS, .record = true);
 
 static const struct column SHOW_COLUMNS[] = {
     { .name = "input", .title = "input of" },
@@ -84,12 +78,8 @@ static const struct column SHOW_COLUMNS[] = {
     { .name = "max", .title = "max", .kind = COLUMN_NUM, .digits = 3 },
 };
 
-const struct document DOCUMENT_CALIBRATION = {
-    .schema = "qdyno.calibration/1",
-    .columns = SHOW_COLUMNS,
-    .n_columns = COUNT_OF(SHOW_COLUMNS),
-    .members = "model model_sha256 text bundled_text ctx sequences matrices inputs path imatrix",
-};
+DOCUMENT(CALIBRATION, "qdyno.calibration/1", SHOW_COLUMNS,
+         .members = "model model_sha256 text bundled_text ctx sequences matrices inputs path imatrix");
 
 static void put_about(json_t *to, const struct calibration *c)
 {
@@ -152,8 +142,7 @@ static enum err_code calibration_show(const struct cli_global *g, const struct c
     table_note(&t, "%s%s%s", calibration_name(c), about.model_name[0] ? ", by " : "", about.model_name);
     if (about.imatrix)
         table_note(&t, "an importance matrix of another program: it contains only mean squares");
-    *status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    *status = cli_finish(g, a, &t, EXIT_DONE);
     calibration_close(c);
     return ERR_OK;
 }
@@ -206,9 +195,7 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
             "sequences have only %d tokens: the text is too short, or the model was trained on no longer ones",
             about.tokens);
     cli_note_cautions(&t, shape->random_weights, shape->unknown > 0);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 static enum err_code calibration_make(const struct cli_global *g, const struct cli_args *a, int *status,

@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "engine/chat/chat.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
 #include "tui/forms/forms.h"
 

@@ -4,17 +4,11 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "db/db.h"
 #include "engine/parallel/parallel.h"
 #include "kernels/kernels.h"
-#include "telemetry/gpu/gpu.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/devices.h"
 #include "tui/cli/lib/other_machine.h"
 
@@ -83,13 +77,8 @@ static const struct column COLUMNS[] = {
       .digits = 2 },
 };
 
-const struct document DOCUMENT_DETECT = {
-    .schema = "qdyno.detect/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "ceilings.* opencl[].* machine.* recording.*",
-};
+DOCUMENT(DETECT, "qdyno.detect/1", COLUMNS, .record = true,
+         .members = "ceilings.* opencl[].* machine.* recording.*");
 
 static void put_text_or_null(json_t *row, const char *key, const char *text)
 {
@@ -371,8 +360,7 @@ static int other_machine_show(const struct cli_global *g, const struct cli_args 
     note_origin(&t, d.recording.about);
     json_put(t.extra, "machine", machine_to_json(&d.machine));
     json_put(t.extra, "recording", d.recording.about ? json_incref(d.recording.about) : json_null());
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    int status = cli_finish(g, a, &t, EXIT_DONE);
     other_machine_close(&d);
     return status;
 }
@@ -490,7 +478,5 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         table_note(&t, "recorded in %s%s", folder,
                    args_has(a, "--private") ? "" : ": host and group names, serial numbers and UUIDs masked");
     json_put(t.extra, "machine", machine_to_json(&m));
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }

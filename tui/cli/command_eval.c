@@ -7,22 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/model/model.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_endings.h"
 #include "tui/cli/command_eval_columns.h"
 #include "tui/cli/command_eval_run.h"
 #include "tui/cli/command_eval_task.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"

@@ -4,9 +4,7 @@
 
 #include <math.h>
 
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 static const struct column EVAL_COLUMNS[] = {
     { .name = "model", .title = "model" },
@@ -61,14 +59,10 @@ static const struct column EVAL_COLUMNS[] = {
     { .name = "text_sha256" },
 };
 
-const struct document DOCUMENT_EVAL = {
-    .schema = "qdyno.eval/1",
-    .columns = EVAL_COLUMNS,
-    .n_columns = COUNT_OF(EVAL_COLUMNS),
-    .members = "run machine labels.* reference.* gate.* baseline.* text.path text.sha256 "
-               "text.is_text_of_model",
-    .unprinted = "log_ppl_ratio log_ppl_ratio_se accuracy_change_se perplexity_lower perplexity_upper",
-};
+DOCUMENT(EVAL, "qdyno.eval/1", EVAL_COLUMNS,
+         .members = "run machine labels.* reference.* gate.* baseline.* text.path text.sha256 "
+                    "text.is_text_of_model",
+         .unprinted = "log_ppl_ratio log_ppl_ratio_se accuracy_change_se perplexity_lower perplexity_upper");
 
 /* Of nested values only the list of depths is copied. */
 void eval_put_quality(json_t *row, const struct quality *q)

@@ -41,12 +41,8 @@ static const struct column COLUMNS[] = {
     { .name = "error", .title = "error" },
 };
 
-const struct document DOCUMENT_EVAL_TASK = {
-    .schema = "qdyno.eval_task/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "task task_sha256 items shots chat template chance run machine labels.* reference.*",
-};
+DOCUMENT(EVAL_TASK, "qdyno.eval_task/1", COLUMNS,
+         .members = "task task_sha256 items shots chat template chance run machine labels.* reference.*");
 
 struct asking {
     const struct cli_global *g;

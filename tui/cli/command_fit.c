@@ -8,17 +8,13 @@
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
@@ -67,14 +63,10 @@ static const struct column COLUMNS[] = {
     { .name = "error", .title = "error" },
 };
 
-const struct document DOCUMENT_FIT = {
-    .schema = "qdyno.fit/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
-               "unsupported_tensors[].type_name unsupported_tensors[].shape "
-               "unsupported_tensors[].bytes",
-};
+DOCUMENT(FIT, "qdyno.fit/1", COLUMNS,
+         .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
+                    "unsupported_tensors[].type_name unsupported_tensors[].shape "
+                    "unsupported_tensors[].bytes");
 
 struct fit {
     const struct cli_global *g;

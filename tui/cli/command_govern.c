@@ -5,12 +5,9 @@
 #include <string.h>
 
 #include "advisor/recipe/recipe.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_govern_serve.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 
@@ -61,13 +58,9 @@ static const struct column COLUMNS[] = {
     { .name = "loaded", .title = "loaded", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_GOVERN = {
-    .schema = "qdyno.govern/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "run rule unit limit labels.* switches[].request switches[].when switches[].from "
-               "switches[].to switches[].reason switches[].before switches[].after",
-};
+DOCUMENT(GOVERN, "qdyno.govern/1", COLUMNS,
+         .members = "run rule unit limit labels.* switches[].request switches[].when switches[].from "
+                    "switches[].to switches[].reason switches[].before switches[].after");
 
 struct governed {
     const struct cli_global *g;
@@ -189,9 +182,7 @@ static int governed_print(const struct governed *x)
              (long long)r->requests, str_plural(r->requests), r->switches, r->switches == 1 ? "" : "es",
              x->o.levels);
     table_summarize(&t, &summary);
-    const int status = cli_print(x->g, x->a, &t, summary.exit_status);
-    table_done(&t);
-    return status;
+    return cli_finish(x->g, x->a, &t, summary.exit_status);
 }
 
 int command_govern(const struct cli_global *g, const struct cli_args *a)

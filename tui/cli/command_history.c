@@ -4,15 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_show_causes.h"
 #include "tui/cli/command_show_result.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -66,12 +62,7 @@ static const struct column COLUMNS[] = {
     { .name = "labels", .title = "labels" },
 };
 
-const struct document DOCUMENT_HISTORY = {
-    .schema = "qdyno.history/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "deleted restored imported",
-};
+DOCUMENT(HISTORY, "qdyno.history/1", COLUMNS, .members = "deleted restored imported");
 
 static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r, struct err *why)
 {
@@ -148,9 +139,7 @@ static int history_change(const struct cli_global *g, const struct cli_args *a)
             &t, "run %" PRId64 " is deleted; for %d days `qdyno history --undelete %" PRId64 "` restores it",
             id, (int)RUN_DELETED_KEPT_DAYS, id);
     json_put_int(t.extra, restores ? "restored" : "deleted", id);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 /* --import FILE. */
@@ -168,9 +157,7 @@ static int history_read_foreign(const struct cli_global *g, const struct cli_arg
     table_note(&t, "%d result%s stored in %d run%s, marked as foreign: `qdyno history --filter foreign`",
                got.tests, str_plural(got.tests), got.runs, str_plural(got.runs));
     json_put_int(t.extra, "imported", got.tests);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 int command_history(const struct cli_global *g, const struct cli_args *a)
@@ -242,12 +229,7 @@ static const struct column CELL_COLUMNS[] = {
     { .name = "error", .title = "error" },
 };
 
-const struct document DOCUMENT_CELLS = {
-    .schema = "qdyno.cells/1",
-    .columns = CELL_COLUMNS,
-    .n_columns = COUNT_OF(CELL_COLUMNS),
-    .members = "run.*",
-};
+DOCUMENT(CELLS, "qdyno.cells/1", CELL_COLUMNS, .members = "run.*");
 
 static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
 {
@@ -384,12 +366,7 @@ static const struct column CAPSULE_COLUMNS[] = {
     { .name = "value", .title = "value" },
 };
 
-const struct document DOCUMENT_CAPSULE = {
-    .schema = "qdyno.capsule/1",
-    .columns = CAPSULE_COLUMNS,
-    .n_columns = COUNT_OF(CAPSULE_COLUMNS),
-    .members = "capsule.* run.*",
-};
+DOCUMENT(CAPSULE, "qdyno.capsule/1", CAPSULE_COLUMNS, .members = "capsule.* run.*");
 
 /* --capsule: lists the reproducibility record, as its difference from an empty one. */
 static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, struct err *why)

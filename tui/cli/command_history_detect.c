@@ -7,11 +7,8 @@
 
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_show_causes.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -35,16 +32,12 @@ static const struct column COLUMNS[] = {
     { .name = "moved" },
 };
 
-const struct document DOCUMENT_HISTORY_DETECT = {
-    .schema = "qdyno.history_detect/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members =
-        "method parameters.* judged worse canary_worse margin enough_history longest_series needed_runs "
-        "series[].machine series[].model series[].canary series[].model_sha256 "
-        "series[].config series[].workload series[].metric series[].unit series[].judged "
-        "series[].known series[].cusum_up series[].cusum_down series[].points[].*",
-};
+DOCUMENT(HISTORY_DETECT, "qdyno.history_detect/1", COLUMNS,
+         .members =
+             "method parameters.* judged worse canary_worse margin enough_history longest_series needed_runs "
+             "series[].machine series[].model series[].canary series[].model_sha256 "
+             "series[].config series[].workload series[].metric series[].unit series[].judged "
+             "series[].known series[].cusum_up series[].cusum_down series[].points[].*");
 
 enum { MOVED_BEFORE = 5, MOVED_AFTER = 2 }; /* runs around a change in which other metrics are searched */
 

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "advisor/history/history.h"
-#include "db/db.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 
 static const struct column COLUMNS[] = {
@@ -21,12 +19,7 @@ static const struct column COLUMNS[] = {
     { .name = "run", .title = "run", .kind = COLUMN_INT },
 };
 
-const struct document DOCUMENT_HISTORY_SUMMARY = {
-    .schema = "qdyno.history_summary/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "from to seconds",
-};
+DOCUMENT(HISTORY_SUMMARY, "qdyno.history_summary/1", COLUMNS, .members = "from to seconds");
 
 enum unit { UNIT_COUNT, UNIT_RATIO, UNIT_SECONDS };
 

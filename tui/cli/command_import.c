@@ -8,7 +8,6 @@
 #include "engine/import/import.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_IMPORT[] = {
@@ -27,12 +26,8 @@ static const struct column COLUMNS[] = {
     { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 10 },
 };
 
-const struct document DOCUMENT_IMPORT = {
-    .schema = "qdyno.import/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "path source_sha256 file_bytes verified equal rounded differ",
-};
+DOCUMENT(IMPORT, "qdyno.import/1", COLUMNS,
+         .members = "path source_sha256 file_bytes verified equal rounded differ");
 
 /* What a step of the work needs. */
 struct work {

@@ -8,9 +8,7 @@
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_INFO[] = {
@@ -68,15 +66,10 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_INFO = {
-    .schema = "qdyno.info/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
-               "unsupported_tensors[].type_name unsupported_tensors[].shape "
-               "unsupported_tensors[].bytes",
-};
+DOCUMENT(INFO, "qdyno.info/1", COLUMNS, .record = true,
+         .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
+                    "unsupported_tensors[].type_name unsupported_tensors[].shape "
+                    "unsupported_tensors[].bytes");
 
 static const struct column TENSOR_COLUMNS[] = {
     { .name = "name", .title = "tensor" },
@@ -86,11 +79,7 @@ static const struct column TENSOR_COLUMNS[] = {
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
 };
 
-const struct document DOCUMENT_TENSORS = {
-    .schema = "qdyno.tensors/1",
-    .columns = TENSOR_COLUMNS,
-    .n_columns = COUNT_OF(TENSOR_COLUMNS),
-};
+DOCUMENT(TENSORS, "qdyno.tensors/1", TENSOR_COLUMNS);
 
 /* "8 of 128 per token, width 768": only some of the experts work on a token. */
 static void put_experts(json_t *row, const struct model_shape *s)

@@ -4,13 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 enum { FULL = 256, LENGTHS = 64 };
 static const char *const RECIPE = "q4_K";
@@ -29,12 +26,7 @@ static const struct column COLUMNS[] = {
     { .name = "many_rows_ratio", .title = "64 rows", .kind = COLUMN_NUM, .digits = 2 },
 };
 
-const struct document DOCUMENT_DIMENSIONS = {
-    .schema = "qdyno.dimensions/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model recipe more_bytes",
-};
+DOCUMENT(DIMENSIONS, "qdyno.dimensions/1", COLUMNS, .members = "model recipe more_bytes");
 
 struct length {
     int64_t cols, weights, more_bytes;

@@ -7,16 +7,13 @@
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 static const struct column LAYER_COLUMNS[] = {
     { .name = "layer", .title = "layer", .kind = COLUMN_INT },
@@ -27,14 +24,10 @@ static const struct column LAYER_COLUMNS[] = {
     { .name = "never_chosen", .title = "never chosen", .kind = COLUMN_INT },
 };
 
-const struct document DOCUMENT_EXPERTS = {
-    .schema = "qdyno.experts/1",
-    .columns = LAYER_COLUMNS,
-    .n_columns = COUNT_OF(LAYER_COLUMNS),
-    .members = "model config file text_sha256 ctx windows tokens experts experts_used random_weights "
-               "answers_unverified batches[].* choices[].layer choices[].count[] "
-               "choices[].consecutive_experts.* choices[].independent_experts.*",
-};
+DOCUMENT(EXPERTS, "qdyno.experts/1", LAYER_COLUMNS,
+         .members = "model config file text_sha256 ctx windows tokens experts experts_used random_weights "
+                    "answers_unverified batches[].* choices[].layer choices[].count[] "
+                    "choices[].consecutive_experts.* choices[].independent_experts.*");
 
 static const struct column BATCH_COLUMNS[] = {
     { .name = "rows", .title = "rows", .kind = COLUMN_INT },
@@ -50,11 +43,7 @@ static const struct column BATCH_COLUMNS[] = {
     { .name = "random_experts", .title = "random choices", .kind = COLUMN_NUM, .digits = 2 },
 };
 
-const struct document DOCUMENT_EXPERT_BATCHES = {
-    .schema = "qdyno.expert_batches/1",
-    .columns = BATCH_COLUMNS,
-    .n_columns = COUNT_OF(BATCH_COLUMNS),
-};
+DOCUMENT(EXPERT_BATCHES, "qdyno.expert_batches/1", BATCH_COLUMNS);
 
 /* Batches that are shown: 1, 2, 4 ... 32 rows. */
 enum { SHOWN = 6 };

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "engine/config/config.h"
 #include "engine/model/model.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

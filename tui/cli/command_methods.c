@@ -6,7 +6,6 @@
 
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
@@ -14,7 +13,6 @@
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
 
 /* clang-format off */
@@ -54,11 +52,7 @@ static const struct column LIST_COLUMNS[] = {
     { .name = "parameters" },
 };
 
-const struct document DOCUMENT_METHODS = {
-    .schema = "qdyno.methods/1",
-    .columns = LIST_COLUMNS,
-    .n_columns = COUNT_OF(LIST_COLUMNS),
-};
+DOCUMENT(METHODS, "qdyno.methods/1", LIST_COLUMNS);
 
 static const char *const NEEDS[] = {
     [CALIBRATION_NONE] = "none",
@@ -204,9 +198,7 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
     if (g->output != OUTPUT_MD) {
         table_init(&t, &DOCUMENT_METHODS);
         for (size_t i = 0; i < n; i++) put_method(table_row(&t), methods[i]);
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
-        return status;
+        return cli_finish(g, a, &t, EXIT_DONE);
     }
     for (size_t i = 0; i < n && status == EXIT_DONE; i++) {
         table_init(&t, &DOCUMENT_METHODS);
@@ -214,8 +206,7 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
         put_method(table_row(&t), methods[i]);
         note_parameters(&t, methods[i]);
         if (i) putchar('\n');
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     }
     return status;
 }
@@ -250,12 +241,8 @@ static const struct column COLUMNS[] = {
     { .name = "error", .title = "error" },
 };
 
-const struct document DOCUMENT_METHOD_ERRORS = {
-    .schema = "qdyno.method_errors/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "reference.model reference.text reference.scored_tokens reference.perplexity",
-};
+DOCUMENT(METHOD_ERRORS, "qdyno.method_errors/1", COLUMNS,
+         .members = "reference.model reference.text reference.scored_tokens reference.perplexity");
 const struct document DOCUMENT_METHOD_TENSORS = {
     .schema = "qdyno.method_tensors/1",
     .columns = RECIPE_TENSOR_COLUMNS,

@@ -2,10 +2,8 @@
  * result there looks like a new one. Groups that this database has not recorded as pushed stay. */
 
 #include "advisor/outcome/outcome.h"
-#include "db/db.h"
 #include "telemetry/export/export.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/server_flags.h"
 
 /* clang-format off */
@@ -29,11 +27,7 @@ static const struct column COLUMNS[] = {
     { .name = "fate", .title = "result" },
 };
 
-const struct document DOCUMENT_PRUNE = {
-    .schema = "qdyno.prune/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(PRUNE, "qdyno.prune/1", COLUMNS);
 
 static void prune_on_group(void *ctx, const struct group_row *group, enum prune_fate fate)
 {

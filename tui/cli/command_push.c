@@ -5,14 +5,10 @@
 #include <string.h>
 
 #include "advisor/outcome/outcome.h"
-#include "db/db.h"
 #include "telemetry/export/export.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/otlp/otlp.h"
 #include "tui/cli/command_push_queue.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"
@@ -69,12 +65,7 @@ static const struct column COLUMNS[] = {
     { .name = "traces_waiting", .title = "stored runs left", .kind = COLUMN_INT },
 };
 
-const struct document DOCUMENT_PUSH = {
-    .schema = "qdyno.push/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(PUSH, "qdyno.push/1", COLUMNS, .record = true);
 
 struct push {
     const struct cli_global *g;
@@ -178,12 +169,7 @@ static const struct column TEXTFILE_COLUMNS[] = {
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
 };
 
-const struct document DOCUMENT_TEXTFILE = {
-    .schema = "qdyno.textfile/1",
-    .columns = TEXTFILE_COLUMNS,
-    .n_columns = COUNT_OF(TEXTFILE_COLUMNS),
-    .record = true,
-};
+DOCUMENT(TEXTFILE, "qdyno.textfile/1", TEXTFILE_COLUMNS, .record = true);
 
 /* Flags that contradict --textfile, and file names that the node exporter does not read. */
 static enum err_code push_textfile_check(const struct cli_args *a, const char *path, struct err *why)
@@ -222,8 +208,7 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
         json_put_str(row, "textfile", path);
         json_put_int(row, "experiments", n);
         json_put_int(row, "bytes", (int64_t)e.text.len);
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     }
     exposition_free(&e);
     db_close(d);

@@ -5,10 +5,7 @@
 #include <string.h>
 
 #include "advisor/outcome/outcome.h"
-#include "db/db.h"
-#include "telemetry/http/http.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
     { .name = "id", .title = "id", .kind = COLUMN_INT },
@@ -18,12 +15,7 @@ static const struct column COLUMNS[] = {
     { .name = "last_error", .title = "why not sent" },
 };
 
-const struct document DOCUMENT_PUSH_QUEUE = {
-    .schema = "qdyno.push-queue/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "sent dropped",
-};
+DOCUMENT(PUSH_QUEUE, "qdyno.push-queue/1", COLUMNS, .members = "sent dropped");
 
 static void put_row(struct table *t, const struct spool_row *r)
 {

@@ -16,14 +16,12 @@
 #include "advisor/advise/advise.h"
 #include "advisor/recipe/recipe.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/command_quantize_export.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
 #include "tui/widgets/widgets.h"
 
@@ -105,13 +103,8 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_QUANTIZE = {
-    .schema = "qdyno.quantize/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "dry_run left_out[].name left_out[].format left_out[].reason",
-};
+DOCUMENT(QUANTIZE, "qdyno.quantize/1", COLUMNS, .record = true,
+         .members = "dry_run left_out[].name left_out[].format left_out[].reason");
 const struct document DOCUMENT_QUANTIZED_TENSORS = {
     .schema = "qdyno.quantized_tensors/1",
     .columns = RECIPE_TENSOR_COLUMNS,
@@ -544,9 +537,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         table_note(&t, "exported: every matrix was read back with the same codes, scales and zero points");
     json_put_bool(t.extra, "dry_run", !made);
     if (tensors) json_put(t.extra, "file", sums);
-    const int status = cli_print(z->g, z->a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(z->g, z->a, &t, EXIT_DONE);
 }
 
 int command_quantize(const struct cli_global *g, const struct cli_args *a)

@@ -8,15 +8,11 @@
 #include <unistd.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
 #include "advisor/recipe/recipe.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RECIPE[] = {
@@ -83,12 +79,7 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_RECIPE = {
-    .schema = "qdyno.recipe/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(RECIPE, "qdyno.recipe/1", COLUMNS, .record = true);
 
 struct searching {
     const struct cli_global *g;
@@ -336,9 +327,7 @@ static int searching_print(const struct searching *x)
     cli_note_cautions(&t, f->random_weights, f->answers_unverified);
     searching_summarize(&t, x);
     searching_close(&t, x);
-    const int status = cli_print(x->g, x->a, &t, found_status(f));
-    table_done(&t);
-    return status;
+    return cli_finish(x->g, x->a, &t, found_status(f));
 }
 
 int command_recipe(const struct cli_global *g, const struct cli_args *a)

@@ -9,14 +9,10 @@
 #include "advisor/outcome/outcome.h"
 #include "advisor/run/run.h"
 #include "engine/chat/chat.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
-#include "engine/text/text.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {
@@ -296,12 +292,7 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_RUN = {
-    .schema = "qdyno.run/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(RUN, "qdyno.run/1", COLUMNS, .record = true);
 
 /* The end of a text that was printed while it was made, and its timings. */
 static void generation_finish_text(struct generation *x, double prefill_rate, double decode_rate)
@@ -340,9 +331,7 @@ static int generation_print(struct generation *x, const struct cli_args *a)
     row_put_metric(row, METRIC_DECODE_RATE, decode_rate);
     json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
     json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
-    int status = cli_print(x->g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(x->g, a, &t, EXIT_DONE);
 }
 
 /* Sends the timings to the collector. The text is already printed, so a failure changes only the exit status.

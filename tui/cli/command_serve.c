@@ -57,12 +57,7 @@ static const struct column COLUMNS[] = {
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_SERVE = {
-    .schema = "qdyno.serve/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(SERVE, "qdyno.serve/1", COLUMNS, .record = true);
 
 /* What the command holds until it ends. */
 struct serving_command {

@@ -4,12 +4,9 @@
 
 #include "advisor/outcome/outcome.h"
 #include "telemetry/export/export.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/otlp/otlp.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -39,12 +36,7 @@ static const struct column COLUMNS[] = {
     { .name = "database", .title = "database" },
 };
 
-const struct document DOCUMENT_SERVE_METRICS = {
-    .schema = "qdyno.serve-metrics/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(SERVE_METRICS, "qdyno.serve-metrics/1", COLUMNS, .record = true);
 
 /* Prints the address, which a script that asked for port 0 needs. */
 static int address_print(const struct cli_global *g, const struct cli_args *a, const char *listen, int port,

@@ -9,7 +9,6 @@
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {
@@ -38,12 +37,7 @@ static const struct column COLUMNS[] = {
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
 };
 
-const struct document DOCUMENT_SYNTH = {
-    .schema = "qdyno.synth/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(SYNTH, "qdyno.synth/1", COLUMNS, .record = true);
 
 static const struct column SHAPE_COLUMNS[] = {
     { .name = "shape", .title = "shape" },
@@ -60,11 +54,7 @@ static const struct column SHAPE_COLUMNS[] = {
     { .name = "help", .title = "purpose" },
 };
 
-const struct document DOCUMENT_SHAPES = {
-    .schema = "qdyno.shapes/1",
-    .columns = SHAPE_COLUMNS,
-    .n_columns = COUNT_OF(SHAPE_COLUMNS),
-};
+DOCUMENT(SHAPES, "qdyno.shapes/1", SHAPE_COLUMNS);
 
 static void list_shape(struct table *t, const struct synth_shape *s)
 {
@@ -89,9 +79,7 @@ static int list_shapes(const struct cli_global *g, const struct cli_args *a)
     table_init(&t, &DOCUMENT_SHAPES);
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) list_shape(&t, &SYNTH_SHAPES[i]);
     for (size_t i = 0; i < SYNTH_PRESET_COUNT; i++) list_shape(&t, &SYNTH_PRESETS[i]);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 static enum err_code find_shape(const struct synth_shape **out, const char *name, struct err *why)
@@ -186,7 +174,5 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     if (synth_expert_format(&o) != o.format)
         table_note(&t, "The experts' matrices are in %s.", synth_expert_format(&o)->name);
     table_note(&t, "%s", RANDOM_WEIGHTS);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }

@@ -8,12 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/gpu/gpu.h"
-#include "telemetry/metrics/metrics.h"
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -78,13 +75,9 @@ static const struct column COLUMNS[] = {
     { .name = "help", .title = "meaning" },
 };
 
-const struct document DOCUMENT_TELEMETRY = {
-    .schema = "qdyno.telemetry/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "cores[].busy_ratio cores[].frequency_hertz energy[].domain energy[].joules gpus[].* "
-               "read_s",
-};
+DOCUMENT(TELEMETRY, "qdyno.telemetry/1", COLUMNS,
+         .members = "cores[].busy_ratio cores[].frequency_hertz energy[].domain energy[].joules gpus[].* "
+                    "read_s");
 
 /* "81.7k", "2.91G": three digits. */
 static const char *count_text(double v, const char *unit, char *buf, size_t size)
@@ -286,8 +279,7 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
     json_put_num(table.extra, "read_s", read_s);
     table_note(&table, "%d of %d sensors answer; reading all of them took %.2f ms", have, c->n, read_s * 1e3);
     table_note_absent(&table, t, c, value);
-    const int status = cli_print(g, a, &table, EXIT_DONE);
-    table_done(&table);
+    const int status = cli_finish(g, a, &table, EXIT_DONE);
     telemetry_close(t);
     return status;
 }
@@ -300,11 +292,7 @@ static const struct column ROW_COLUMNS[] = {
     { .name = "monotonic_s", .title = "monotonic_s", .kind = COLUMN_NUM },
 };
 
-const struct document DOCUMENT_TELEMETRY_ROW = {
-    .schema = "qdyno.telemetry_row/1",
-    .columns = ROW_COLUMNS,
-    .n_columns = COUNT_OF(ROW_COLUMNS),
-};
+DOCUMENT(TELEMETRY_ROW, "qdyno.telemetry_row/1", ROW_COLUMNS);
 
 struct follow {
     const struct cli_global *g;

@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/config.h"
 #include "engine/train/train.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/widgets/widgets.h"
 
 /* clang-format off */
@@ -89,13 +87,7 @@ static const struct column COLUMNS[] = {
     { .name = "resumed", .title = "continued from OUT.train", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_TRAIN = {
-    .schema = "qdyno.train/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "losses[]",
-};
+DOCUMENT(TRAIN, "qdyno.train/1", COLUMNS, .record = true, .members = "losses[]");
 
 /* ---------------------------------------------------------------- options */
 
@@ -246,9 +238,7 @@ static int report_print(const struct cli_global *g, const struct cli_args *a, co
     json_put_bool(row, "resumed", r->resumed);
     json_put(t.extra, "losses", losses_json(r));
     plot_losses(&t, r);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 int command_train(const struct cli_global *g, const struct cli_args *a)

@@ -11,14 +11,9 @@
 #include <unistd.h>
 
 #include "advisor/watch/watch.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_watch_export.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/server_flags.h"
@@ -307,11 +302,7 @@ static const struct column ALERT_COLUMNS[] = {
     { .name = "todo" },
 };
 
-const struct document DOCUMENT_ALERTS = {
-    .schema = "qdyno.alerts/1",
-    .columns = ALERT_COLUMNS,
-    .n_columns = COUNT_OF(ALERT_COLUMNS),
-};
+DOCUMENT(ALERTS, "qdyno.alerts/1", ALERT_COLUMNS);
 
 static const char *action_words(unsigned actions, char *buf, size_t size)
 {
@@ -355,9 +346,7 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
         json_put_str(row, "meaning", x->meaning);
         json_put_str(row, "todo", x->todo);
     }
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 static const struct column PAST_COLUMNS[] = {
@@ -368,11 +357,7 @@ static const struct column PAST_COLUMNS[] = {
     { .name = "reason", .title = "how it ended" }, { .name = "machine" },
 };
 
-const struct document DOCUMENT_ALERT_LIST = {
-    .schema = "qdyno.alert_list/1",
-    .columns = PAST_COLUMNS,
-    .n_columns = COUNT_OF(PAST_COLUMNS),
-};
+DOCUMENT(ALERT_LIST, "qdyno.alert_list/1", PAST_COLUMNS);
 
 static int print_past(const struct cli_global *g, const struct cli_args *a)
 {
@@ -403,8 +388,7 @@ static int print_past(const struct cli_global *g, const struct cli_args *a)
         json_put_str(row, "machine", x->machine);
     }
     if (!n) table_note(&t, "no alert has fired yet");
-    status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    status = cli_finish(g, a, &t, EXIT_DONE);
     free(rows);
     return status;
 }

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/config.h"
 #include "engine/quant/quant.h"
-#include "tui/cli/cli.h"
 #include "tui/cli/lib/lib.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };

@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/lib/lib.h"
 
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };

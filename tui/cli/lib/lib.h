@@ -50,7 +50,9 @@ void doctor_text(struct str *out, const json_t *rows, int width);
 
 /* Prints the table on stdout in the format of -o. Returns `status`, or the status of a failed write. */
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
-/* The same for a command that goes on afterwards: what was printed is written before it returns. */
+/* The same, and frees the table. */
+int cli_finish(const struct cli_global *g, const struct cli_args *a, struct table *t, int status);
+/* cli_print for a command that goes on afterwards: what was printed is written before it returns. */
 int cli_print_now(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
 
 /* Prints a line on stderr unless --quiet. */

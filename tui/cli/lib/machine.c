@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "telemetry/gpu/gpu.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/lib/lib.h"
 
 static void probe_on_progress(void *ctx, const char *what, double done)

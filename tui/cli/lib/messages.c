@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "advisor/experiment/experiment.h"
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "tui/cli/lib/lib.h"
@@ -162,6 +161,13 @@ int cli_print(const struct cli_global *g, const struct cli_args *a, const struct
     struct err why = { 0 };
     const struct table_style style = { .width = terminal_width(), .verbose = g->verbose, .quiet = g->quiet };
     if (table_write_styled(t, g->output, style, stdout, &why)) return cli_fail(a, &why);
+    return status;
+}
+
+int cli_finish(const struct cli_global *g, const struct cli_args *a, struct table *t, int status)
+{
+    status = cli_print(g, a, t, status);
+    table_done(t);
     return status;
 }
 

@@ -53,6 +53,11 @@ struct document {
     /* Keys of rows that only the database holds, separated by spaces: no format prints them. NULL: none. */
     const char *unprinted;
 };
+/* Defines DOCUMENT_NAME; further members follow: .record = true */
+#define DOCUMENT(name, text, table, ...)                                                                     \
+    const struct document DOCUMENT_##name = {                                                                \
+        .schema = (text), .columns = (table), .n_columns = COUNT_OF(table), __VA_ARGS__                      \
+    }
 
 /* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared:
  * such a key would be missing in the table or in docs/documents.md. Also for a table that names run 0. */

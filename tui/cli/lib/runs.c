@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "tui/cli/lib/lib.h"
