@@ -11,24 +11,25 @@
 #include "telemetry/machine/machine.h"
 #include "tui/cli/documents.h"
 
+#define ROW(member) MEMBER(struct residual_row, member)
 static const struct column COLUMNS[] = {
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "workload", .title = "workload" },
-    { .name = "metric", .title = "metric" },
-    { .name = "predicted", .title = "predicted", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "low", .title = "from", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "high", .title = "to", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "measured", .title = "measured", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "error_ratio", .title = "error %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "in_interval", .title = "in interval", .kind = COLUMN_BOOL },
-    { .name = "memory_ratio", .title = "memory %", .kind = COLUMN_NUM, .scale = 100 },
-    { .name = "core_ratio", .title = "cores %", .kind = COLUMN_NUM, .scale = 100 },
-    { .name = "foretold", .kind = COLUMN_NUM },
-    { .name = "untaught", .kind = COLUMN_NUM },
-    { .name = "basis" },
-    { .name = "unix_ms", .kind = COLUMN_INT },
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("model", "model", ROW(model)),
+    COL("config", "config", ROW(config)),
+    COL("workload", "workload", ROW(workload)),
+    COL("metric", "metric", ROW(metric)),
+    COL("predicted", "predicted", .digits = 4, ROW(predicted)),
+    COL("low", "from", .digits = 4, ROW(low)),
+    COL("high", "to", .digits = 4, ROW(high)),
+    COL("measured", "measured", .digits = 4, ROW(measured)),
+    COL("error_ratio", "error %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("in_interval", "in interval", .kind = COLUMN_BOOL),
+    COL("memory_ratio", "memory %", .scale = 100, ROW(memory_ratio)),
+    COL("core_ratio", "cores %", .scale = 100, ROW(core_ratio)),
+    KEY("foretold", ROW(foretold)),
+    KEY("untaught", ROW(untaught)),
+    KEY("basis", ROW(basis)),
+    KEY("unix_ms", ROW(unix_ms)),
 };
 
 DOCUMENT(ACCURACY, "qdyno.accuracy/1", COLUMNS,
@@ -40,22 +41,9 @@ static void table_add_residual(struct table *t, const struct residual_row *r)
 {
     json_t *row = table_row(t);
     if (r->run_id) json_put_int(row, "run", r->run_id);
-    json_put_str(row, "model", r->model);
-    json_put_str(row, "config", r->config);
-    json_put_str(row, "workload", r->workload);
-    json_put_str(row, "metric", r->metric);
-    json_put_num(row, "predicted", r->predicted);
-    json_put_num(row, "low", r->low);
-    json_put_num(row, "high", r->high);
-    json_put_num(row, "measured", r->measured);
+    document_put(&DOCUMENT_ACCURACY, row, struct residual_row, r);
     json_put_num(row, "error_ratio", r->predicted / r->measured - 1);
     json_put_bool(row, "in_interval", r->measured >= r->low && r->measured <= r->high);
-    json_put_num(row, "memory_ratio", r->memory_ratio);
-    json_put_num(row, "core_ratio", r->core_ratio);
-    json_put_num(row, "foretold", r->foretold);
-    json_put_num(row, "untaught", r->untaught);
-    json_put_str(row, "basis", r->basis);
-    json_put_int(row, "unix_ms", r->unix_ms);
 }
 
 static void table_add_summary(struct table *t, const struct residual_row *rows, int n)

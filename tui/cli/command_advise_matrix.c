@@ -8,19 +8,19 @@
 #include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "here", .title = "here", .kind = COLUMN_BOOL },
-    { .name = "memory", .title = "memory" },
-    { .name = "need", .title = "need" },
-    { .name = "config", .title = "config" },
-    { .name = "total_bytes", .title = "memory it takes", .kind = COLUMN_BYTES },
-    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "evidence", .title = "evidence" },
+    COL("here", "here", .kind = COLUMN_BOOL),
+    COL("memory", "memory"),
+    COL("need", "need"),
+    COL("config", "config"),
+    COL("total_bytes", "memory it takes", .kind = COLUMN_BYTES),
+    COL("fits", "fits", .kind = COLUMN_BOOL),
+    COL("evidence", "evidence"),
     { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
-    { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
+    COL("decode_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
+    COL("decode_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
     { .metric = &METRICS[METRIC_KLD], .title = "KLD, nats", .digits = 4 },
-    { .name = "advice", .title = "strategy" },
-    { .name = "reason" },
+    COL("advice", "strategy"),
+    KEY("reason"),
 };
 
 DOCUMENT(STRATEGIES, "qdyno.strategies/1", COLUMNS,

@@ -11,22 +11,18 @@
 #include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "config", .title = "config" },
+    COL("config", "config"),
     { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1 },
-    { .name = "prefill_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "prefill_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "prefill_exchange_ratio",
-      .title = "exchange %",
-      .kind = COLUMN_NUM,
-      .scale = 100,
-      .digits = 1 },
+    COL("prefill_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
+    COL("prefill_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
+    COL("prefill_exchange_ratio", "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
     { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
-    { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "exchange_ratio", .title = "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "rank_bytes", .title = "largest process", .kind = COLUMN_BYTES },
-    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "error", .title = "not possible" },
+    COL("decode_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
+    COL("decode_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
+    COL("exchange_ratio", "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("rank_bytes", "largest process", .kind = COLUMN_BYTES),
+    COL("fits", "fits", .kind = COLUMN_BOOL),
+    COL("error", "not possible"),
 };
 
 DOCUMENT(PARALLEL, "qdyno.parallel/1", COLUMNS,

@@ -25,20 +25,20 @@ const struct cli_flag FLAGS_APPLY[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "because", .title = "reason" },
-    { .name = "when", .title = "saved at" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "machine" },
-    { .name = "model_sha256" },
-    { .name = "path", .title = "file" },
-    { .name = "llama_cpp", .title = "llama.cpp" },
-    { .name = "llama_cpp_note", .title = "not translated" },
-    { .name = "for_program", .title = "for" },
-    { .name = "for_settings", .title = "settings" },
-    { .name = "for_notes", .title = "notes" },
-    { .name = "load", .title = "found beside" },
+    COL("model", "model"),
+    COL("config", "config"),
+    COL("because", "reason"),
+    COL("when", "saved at"),
+    COL("run", "run", .kind = COLUMN_INT),
+    KEY("machine"),
+    KEY("model_sha256"),
+    COL("path", "file"),
+    COL("llama_cpp", "llama.cpp"),
+    COL("llama_cpp_note", "not translated"),
+    COL("for_program", "for"),
+    COL("for_settings", "settings"),
+    COL("for_notes", "notes"),
+    COL("load", "found beside"),
 };
 
 DOCUMENT(APPLY, "qdyno.apply/1", COLUMNS, .record = true);

@@ -35,18 +35,18 @@ const struct cli_flag FLAGS_BASELINE[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "name", .title = "baseline" },
-    { .name = "config", .title = "config" },
-    { .name = "model", .title = "model" },
-    { .name = "model_path" },
-    { .name = "model_sha256" },
-    { .name = "workload", .title = "workload" },
-    { .name = "metric", .title = "metric" },
-    { .name = "margin_ratio", .title = "margin %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "value", .title = "value then", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "machine", .title = "machine" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "set", .title = "set (UTC)" },
+    COL("name", "baseline"),
+    COL("config", "config"),
+    COL("model", "model"),
+    KEY("model_path"),
+    KEY("model_sha256"),
+    COL("workload", "workload"),
+    COL("metric", "metric"),
+    COL("margin_ratio", "margin %", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("value", "value then", .kind = COLUMN_NUM, .digits = 2),
+    COL("machine", "machine"),
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("set", "set (UTC)"),
 };
 
 DOCUMENT(BASELINE, "qdyno.baseline/1", COLUMNS);

@@ -16,17 +16,17 @@
 #include "tui/cli/lib/sampling.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "phase", .title = "phase" },
-    { .name = "layer", .kind = COLUMN_INT },
-    { .name = "operator", .title = "operator" },
-    { .name = "calls", .title = "calls", .kind = COLUMN_INT },
-    { .name = "seconds", .kind = COLUMN_NUM },
-    { .name = "pass_s", .title = "us/pass", .kind = COLUMN_NUM, .scale = 1e6, .digits = 1 },
-    { .name = "time_ratio", .title = "time %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "pass_bytes", .title = "bytes/pass", .kind = COLUMN_BYTES },
-    { .name = "pass_ops", .title = "Mop/pass", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 3 },
-    { .name = "limit_ratio", .title = "of limit %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "limit", .title = "limit" },
+    COL("phase", "phase"),
+    KEY("layer", .kind = COLUMN_INT),
+    COL("operator", "operator"),
+    COL("calls", "calls", .kind = COLUMN_INT),
+    KEY("seconds", .kind = COLUMN_NUM),
+    COL("pass_s", "us/pass", .kind = COLUMN_NUM, .scale = 1e6, .digits = 1),
+    COL("time_ratio", "time %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("pass_bytes", "bytes/pass", .kind = COLUMN_BYTES),
+    COL("pass_ops", "Mop/pass", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 3),
+    COL("limit_ratio", "of limit %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("limit", "limit"),
 };
 
 DOCUMENT(

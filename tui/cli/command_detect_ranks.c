@@ -7,10 +7,10 @@
 #include "tui/cli/commands.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "operation", .title = "exchange" },
-    { .name = "bytes", .title = "size", .kind = COLUMN_BYTES },
-    { .name = "seconds", .title = "time (us)", .kind = COLUMN_NUM, .scale = 1e6, .digits = 2 },
-    { .name = "bytes_s", .title = "rate (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 3 },
+    COL("operation", "exchange"),
+    COL("bytes", "size", .kind = COLUMN_BYTES),
+    COL("seconds", "time (us)", .kind = COLUMN_NUM, .scale = 1e6, .digits = 2),
+    COL("bytes_s", "rate (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 3),
 };
 
 DOCUMENT(LINKS, "qdyno.links/1", COLUMNS, .members = "ranks hosts read_bytes_s[]");

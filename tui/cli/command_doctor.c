@@ -10,10 +10,10 @@
 #include "tui/cli/lib/devices.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "check", .title = "check" },
-    { .name = "state", .title = "state" },
-    { .name = "found", .title = "found" },
-    { .name = "advice", .title = "what to do" },
+    COL("check", "check"),
+    COL("state", "state"),
+    COL("found", "found"),
+    COL("advice", "what to do"),
 };
 
 DOCUMENT(DOCTOR, "qdyno.doctor/1", COLUMNS, .members = "bad");

@@ -48,14 +48,14 @@ const struct cli_flag FLAGS_GOVERN[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "config", .title = "config" },
-    { .name = "requests", .title = "requests", .kind = COLUMN_INT },
-    { .name = "share", .title = "share (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "tokens", .title = "tokens", .kind = COLUMN_INT },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "signal", .title = "mean signal", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "beyond", .title = "beyond the limit", .kind = COLUMN_INT },
-    { .name = "loaded", .title = "loaded", .kind = COLUMN_BOOL },
+    COL("config", "config"),
+    COL("requests", "requests", .kind = COLUMN_INT),
+    COL("share", "share (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("tokens", "tokens", .kind = COLUMN_INT),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 2),
+    COL("signal", "mean signal", .kind = COLUMN_NUM, .digits = 5),
+    COL("beyond", "beyond the limit", .kind = COLUMN_INT),
+    COL("loaded", "loaded", .kind = COLUMN_BOOL),
 };
 
 DOCUMENT(GOVERN, "qdyno.govern/1", COLUMNS,

@@ -45,21 +45,21 @@ const struct cli_flag FLAGS_HISTORY[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "started", .title = "started (UTC)" },
-    { .name = "kind", .title = "kind" },
-    { .name = "state", .title = "state" },
-    { .name = "model", .title = "model" },
-    { .name = "workload", .title = "workload" },
-    { .name = "label", .title = "configs" },
-    { .name = "metric" },
-    { .name = "verdict", .title = "verdict" },
-    { .name = "effect_ratio", .title = "B/A", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "seconds", .kind = COLUMN_NUM },
-    { .name = "machine" },
-    { .name = "model_sha256" },
-    { .name = "seed" },
-    { .name = "labels", .title = "labels" },
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("started", "started (UTC)"),
+    COL("kind", "kind"),
+    COL("state", "state"),
+    COL("model", "model"),
+    COL("workload", "workload"),
+    COL("label", "configs"),
+    KEY("metric"),
+    COL("verdict", "verdict"),
+    COL("effect_ratio", "B/A", .kind = COLUMN_NUM, .digits = 4),
+    KEY("seconds", .kind = COLUMN_NUM),
+    KEY("machine"),
+    KEY("model_sha256"),
+    KEY("seed"),
+    COL("labels", "labels"),
 };
 
 DOCUMENT(HISTORY, "qdyno.history/1", COLUMNS, .members = "deleted restored imported");
@@ -213,20 +213,20 @@ const struct cli_flag FLAGS_SHOW[] = {
 /* clang-format on */
 
 static const struct column CELL_COLUMNS[] = {
-    { .name = "cell", .title = "cell", .kind = COLUMN_INT },
-    { .name = "phase", .title = "phase" },
-    { .name = "block", .title = "block", .kind = COLUMN_INT },
-    { .name = "slot", .title = "slot", .kind = COLUMN_INT },
-    { .name = "arm", .title = "arm" },
-    { .name = "config", .title = "config" },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 3 },
+    COL("cell", "cell", .kind = COLUMN_INT),
+    COL("phase", "phase"),
+    COL("block", "block", .kind = COLUMN_INT),
+    COL("slot", "slot", .kind = COLUMN_INT),
+    COL("arm", "arm"),
+    COL("config", "config"),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 3),
     METRIC_COLUMN(METRIC_PREFILL_RATE),
     METRIC_COLUMN(METRIC_DECODE_RATE),
     METRIC_COLUMN(METRIC_PERPLEXITY),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
-    { .name = "discarded", .title = "discarded", .kind = COLUMN_BOOL },
-    { .name = "discard_reason", .title = "reason" },
-    { .name = "error", .title = "error" },
+    COL("discarded", "discarded", .kind = COLUMN_BOOL),
+    COL("discard_reason", "reason"),
+    COL("error", "error"),
 };
 
 DOCUMENT(CELLS, "qdyno.cells/1", CELL_COLUMNS, .members = "run.*");
@@ -361,9 +361,9 @@ static void note_link(struct table *t, struct db *d, int64_t id)
 }
 
 static const struct column CAPSULE_COLUMNS[] = {
-    { .name = "group", .title = "group" },
-    { .name = "key", .title = "key" },
-    { .name = "value", .title = "value" },
+    COL("group", "group"),
+    COL("key", "key"),
+    COL("value", "value"),
 };
 
 DOCUMENT(CAPSULE, "qdyno.capsule/1", CAPSULE_COLUMNS, .members = "capsule.* run.*");

@@ -8,15 +8,15 @@
 #include "tui/cli/lib/labels.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "figure", .title = "figure" },
-    { .name = "of", .title = "of" },
-    { .name = "reason", .title = "reason" },
-    { .name = "value", .kind = COLUMN_NUM },
-    { .name = "unit" },
-    { .name = "shown", .title = "value" },
-    { .name = "n", .title = "n", .kind = COLUMN_INT },
-    { .name = "at", .title = "when (UTC)" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    COL("figure", "figure"),
+    COL("of", "of"),
+    COL("reason", "reason"),
+    KEY("value", .kind = COLUMN_NUM),
+    KEY("unit"),
+    COL("shown", "value"),
+    COL("n", "n", .kind = COLUMN_INT),
+    COL("at", "when (UTC)"),
+    COL("run", "run", .kind = COLUMN_INT),
 };
 
 DOCUMENT(HISTORY_SUMMARY, "qdyno.history_summary/1", COLUMNS, .members = "from to seconds");

@@ -18,12 +18,12 @@ const struct cli_flag FLAGS_IMPORT[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "tensor", .title = "tensor" },
-    { .name = "format", .title = "format" },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "quantized", .title = "quantized", .kind = COLUMN_BOOL },
-    { .name = "identical", .title = "identical codes", .kind = COLUMN_BOOL },
-    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 10 },
+    COL("tensor", "tensor"),
+    COL("format", "format"),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES),
+    COL("quantized", "quantized", .kind = COLUMN_BOOL),
+    COL("identical", "identical codes", .kind = COLUMN_BOOL),
+    COL("largest_difference", "largest difference", .kind = COLUMN_NUM, .digits = 10),
 };
 
 DOCUMENT(IMPORT, "qdyno.import/1", COLUMNS,

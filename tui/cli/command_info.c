@@ -28,42 +28,43 @@ const struct cli_flag FLAGS_INFO[] = {
 };
 /* clang-format on */
 
+#define SHAPE(member) MEMBER(struct model_shape, member)
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "name", .title = "name" },
-    { .name = "arch", .title = "architecture" },
-    { .name = "params", .title = "parameters", .kind = COLUMN_INT },
-    { .name = "quantization", .title = "quantization" },
-    { .name = "quantization_source", .title = "quantization named by" },
-    { .name = "quantization_note" },
-    { .name = "dominant_format", .title = "format of most bytes" },
-    { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
-    { .name = "embd", .title = "width", .kind = COLUMN_INT },
-    { .name = "ff", .title = "feed-forward width", .kind = COLUMN_INT },
-    { .name = "mixture", .title = "experts" },
-    { .name = "state", .title = "layers with a state" },
-    { .name = "heads", .title = "heads", .kind = COLUMN_INT },
-    { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
-    { .name = "head_dim_k", .title = "head size K", .kind = COLUMN_INT },
-    { .name = "head_dim_v", .title = "head size V", .kind = COLUMN_INT },
-    { .name = "rope_dims", .title = "RoPE dimensions", .kind = COLUMN_INT },
-    { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
-    { .name = "ctx_train", .title = "trained context", .kind = COLUMN_INT },
-    { .name = "tied_output", .title = "output tied to embedding", .kind = COLUMN_BOOL },
-    { .name = "tokenizer", .title = "tokenizer" },
-    { .name = "bos", .title = "BOS", .kind = COLUMN_INT },
-    { .name = "eos", .title = "EOS", .kind = COLUMN_INT },
-    { .name = "add_bos", .title = "adds BOS", .kind = COLUMN_BOOL },
-    { .name = "chat_template", .title = "chat template", .kind = COLUMN_BOOL },
-    { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "weight_bytes", .title = "weights", .kind = COLUMN_BYTES },
-    { .name = "file_bytes", .title = "file size", .kind = COLUMN_BYTES },
-    { .name = "gguf_version", .title = "GGUF version", .kind = COLUMN_INT },
-    { .name = "shards", .title = "shards", .kind = COLUMN_INT },
-    { .name = "sha256", .title = "SHA-256" },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("path", "file"),
+    COL("name", "name", SHAPE(name)),
+    COL("arch", "architecture", SHAPE(arch)),
+    COL("params", "parameters", SHAPE(params)),
+    COL("quantization", "quantization"),
+    COL("quantization_source", "quantization named by"),
+    KEY("quantization_note", SHAPE(quantization.note)),
+    COL("dominant_format", "format of most bytes", SHAPE(dominant_format)),
+    COL("bits_per_weight", "bits per weight", .kind = COLUMN_NUM, .digits = 2),
+    COL("layers", "layers", SHAPE(layers)),
+    COL("embd", "width", SHAPE(embd)),
+    COL("ff", "feed-forward width", SHAPE(ff)),
+    COL("mixture", "experts"),
+    COL("state", "layers with a state"),
+    COL("heads", "heads", SHAPE(heads)),
+    COL("kv_heads", "KV heads", SHAPE(kv_heads)),
+    COL("head_dim_k", "head size K", SHAPE(head_dim_k)),
+    COL("head_dim_v", "head size V", SHAPE(head_dim_v)),
+    COL("rope_dims", "RoPE dimensions", SHAPE(rope_dims)),
+    COL("vocab", "vocabulary", SHAPE(vocab)),
+    COL("ctx_train", "trained context", SHAPE(ctx_train)),
+    COL("tied_output", "output tied to embedding", SHAPE(tied_output)),
+    COL("tokenizer", "tokenizer"),
+    COL("bos", "BOS", .kind = COLUMN_INT),
+    COL("eos", "EOS", .kind = COLUMN_INT),
+    COL("add_bos", "adds BOS", .kind = COLUMN_BOOL),
+    COL("chat_template", "chat template", .kind = COLUMN_BOOL),
+    COL("tensors", "tensors", .kind = COLUMN_INT),
+    COL("weight_bytes", "weights", .kind = COLUMN_BYTES, SHAPE(weight_bytes)),
+    COL("file_bytes", "file size", .kind = COLUMN_BYTES),
+    COL("gguf_version", "GGUF version", .kind = COLUMN_INT),
+    COL("shards", "shards", .kind = COLUMN_INT),
+    COL("sha256", "SHA-256"),
+    COL("random_weights", "random weights", SHAPE(random_weights)),
+    KEY("answers_unverified", .kind = COLUMN_BOOL),
 };
 
 DOCUMENT(INFO, "qdyno.info/1", COLUMNS, .record = true,
@@ -72,11 +73,11 @@ DOCUMENT(INFO, "qdyno.info/1", COLUMNS, .record = true,
                     "unsupported_tensors[].bytes");
 
 static const struct column TENSOR_COLUMNS[] = {
-    { .name = "name", .title = "tensor" },
-    { .name = "format", .title = "format" },
-    { .name = "shape", .title = "shape" },
-    { .name = "elements", .title = "elements", .kind = COLUMN_INT },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    COL("name", "tensor"),
+    COL("format", "format"),
+    COL("shape", "shape"),
+    COL("elements", "elements", .kind = COLUMN_INT),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES),
 };
 
 DOCUMENT(TENSORS, "qdyno.tensors/1", TENSOR_COLUMNS);
@@ -118,29 +119,12 @@ static void put_state(json_t *row, const struct model_shape *s)
 /* Bits per weight are of the whole file, so they are above those of its dominant format. */
 static void put_shape(json_t *row, const struct model_shape *s)
 {
-    json_put_str(row, "name", *s->name ? s->name : NULL);
-    json_put_str(row, "arch", s->arch);
-    json_put_int(row, "params", s->params);
+    document_put(&DOCUMENT_INFO, row, struct model_shape, s);
     json_put_str(row, "quantization", quantization_short(s));
     json_put_str(row, "quantization_source", quantization_source_name(s->quantization.source));
-    json_put_str(row, "quantization_note", *s->quantization.note ? s->quantization.note : NULL);
-    json_put_str(row, "dominant_format", s->dominant_format);
     json_put_num(row, "bits_per_weight", s->params ? 8.0 * (double)s->weight_bytes / (double)s->params : NAN);
-    json_put_int(row, "layers", s->layers);
-    json_put_int(row, "embd", s->embd);
-    json_put_int(row, "ff", s->ff);
     put_experts(row, s);
     put_state(row, s);
-    json_put_int(row, "heads", s->heads);
-    json_put_int(row, "kv_heads", s->kv_heads);
-    json_put_int(row, "head_dim_k", s->head_dim_k);
-    json_put_int(row, "head_dim_v", s->head_dim_v);
-    json_put_int(row, "rope_dims", s->rope_dims);
-    json_put_int(row, "vocab", s->vocab);
-    json_put_int(row, "ctx_train", s->ctx_train);
-    json_put_bool(row, "tied_output", s->tied_output);
-    json_put_int(row, "weight_bytes", s->weight_bytes);
-    json_put_bool(row, "random_weights", s->random_weights);
     json_put_bool(row, "answers_unverified", s->unknown > 0);
 }
 

@@ -16,12 +16,12 @@
 #include "tui/cli/commands.h"
 
 static const struct column LAYER_COLUMNS[] = {
-    { .name = "layer", .title = "layer", .kind = COLUMN_INT },
-    { .name = "hottest", .title = "hottest experts (share of choices)" },
-    { .name = "hottest_share", .kind = COLUMN_NUM },
-    { .name = "entropy_bits", .title = "entropy, bits", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "effective_experts", .title = "effective experts", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "never_chosen", .title = "never chosen", .kind = COLUMN_INT },
+    COL("layer", "layer", .kind = COLUMN_INT),
+    COL("hottest", "hottest experts (share of choices)"),
+    KEY("hottest_share", .kind = COLUMN_NUM),
+    COL("entropy_bits", "entropy, bits", .kind = COLUMN_NUM, .digits = 2),
+    COL("effective_experts", "effective experts", .kind = COLUMN_NUM, .digits = 1),
+    COL("never_chosen", "never chosen", .kind = COLUMN_INT),
 };
 
 DOCUMENT(EXPERTS, "qdyno.experts/1", LAYER_COLUMNS,
@@ -30,17 +30,14 @@ DOCUMENT(EXPERTS, "qdyno.experts/1", LAYER_COLUMNS,
                     "choices[].consecutive_experts.* choices[].independent_experts.*");
 
 static const struct column BATCH_COLUMNS[] = {
-    { .name = "rows", .title = "rows", .kind = COLUMN_INT },
-    { .name = "consecutive_experts",
-      .title = "experts, consecutive tokens",
-      .kind = COLUMN_NUM,
-      .digits = 2 },
-    { .name = "consecutive_read_bytes", .title = "reads", .kind = COLUMN_BYTES },
-    { .name = "consecutive_time_ratio", .title = "time", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "independent_experts", .title = "experts, sequences", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "independent_read_bytes", .title = "reads", .kind = COLUMN_BYTES },
-    { .name = "independent_time_ratio", .title = "time", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "random_experts", .title = "random choices", .kind = COLUMN_NUM, .digits = 2 },
+    COL("rows", "rows", .kind = COLUMN_INT),
+    COL("consecutive_experts", "experts, consecutive tokens", .kind = COLUMN_NUM, .digits = 2),
+    COL("consecutive_read_bytes", "reads", .kind = COLUMN_BYTES),
+    COL("consecutive_time_ratio", "time", .kind = COLUMN_NUM, .digits = 2),
+    COL("independent_experts", "experts, sequences", .kind = COLUMN_NUM, .digits = 2),
+    COL("independent_read_bytes", "reads", .kind = COLUMN_BYTES),
+    COL("independent_time_ratio", "time", .kind = COLUMN_NUM, .digits = 2),
+    COL("random_experts", "random choices", .kind = COLUMN_NUM, .digits = 2),
 };
 
 DOCUMENT(EXPERT_BATCHES, "qdyno.expert_batches/1", BATCH_COLUMNS);

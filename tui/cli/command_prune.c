@@ -22,9 +22,9 @@ const struct cli_flag FLAGS_PRUNE[] = {
 #define DEFAULT_AGE_S (30 * 86400.0)
 
 static const struct column COLUMNS[] = {
-    { .name = "group", .title = "group" },
-    { .name = "last_pushed", .title = "last pushed" },
-    { .name = "fate", .title = "result" },
+    COL("group", "group"),
+    COL("last_pushed", "last pushed"),
+    COL("fate", "result"),
 };
 
 DOCUMENT(PRUNE, "qdyno.prune/1", COLUMNS);

@@ -53,16 +53,16 @@ static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args
 }
 
 static const struct column COLUMNS[] = {
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "url", .title = "gateway" },
-    { .name = "pushed", .title = "pushed", .kind = COLUMN_BOOL },
-    { .name = "sent_from_spool", .title = "stored outcomes sent", .kind = COLUMN_INT },
-    { .name = "waiting", .title = "stored outcomes left", .kind = COLUMN_INT },
-    { .name = "otlp", .title = "collector" },
-    { .name = "spans", .title = "spans", .kind = COLUMN_INT },
-    { .name = "points", .title = "metric points", .kind = COLUMN_INT },
-    { .name = "traces_sent_late", .title = "stored runs sent", .kind = COLUMN_INT },
-    { .name = "traces_waiting", .title = "stored runs left", .kind = COLUMN_INT },
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("url", "gateway"),
+    COL("pushed", "pushed", .kind = COLUMN_BOOL),
+    COL("sent_from_spool", "stored outcomes sent", .kind = COLUMN_INT),
+    COL("waiting", "stored outcomes left", .kind = COLUMN_INT),
+    COL("otlp", "collector"),
+    COL("spans", "spans", .kind = COLUMN_INT),
+    COL("points", "metric points", .kind = COLUMN_INT),
+    COL("traces_sent_late", "stored runs sent", .kind = COLUMN_INT),
+    COL("traces_waiting", "stored runs left", .kind = COLUMN_INT),
 };
 
 DOCUMENT(PUSH, "qdyno.push/1", COLUMNS, .record = true);
@@ -164,9 +164,9 @@ static enum err_code collector_send(struct push *p, struct err *why)
 /* ---------------------------------------------------------------- a text file */
 
 static const struct column TEXTFILE_COLUMNS[] = {
-    { .name = "textfile", .title = "textfile" },
-    { .name = "experiments", .title = "experiments", .kind = COLUMN_INT },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    COL("textfile", "textfile"),
+    COL("experiments", "experiments", .kind = COLUMN_INT),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES),
 };
 
 DOCUMENT(TEXTFILE, "qdyno.textfile/1", TEXTFILE_COLUMNS, .record = true);

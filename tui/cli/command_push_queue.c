@@ -8,11 +8,11 @@
 #include "tui/cli/commands.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "id", .title = "id", .kind = COLUMN_INT },
-    { .name = "url", .title = "gateway" },
-    { .name = "attempts", .title = "attempts", .kind = COLUMN_INT },
-    { .name = "next_try", .title = "next attempt" },
-    { .name = "last_error", .title = "why not sent" },
+    COL("id", "id", .kind = COLUMN_INT),
+    COL("url", "gateway"),
+    COL("attempts", "attempts", .kind = COLUMN_INT),
+    COL("next_try", "next attempt"),
+    COL("last_error", "why not sent"),
 };
 
 DOCUMENT(PUSH_QUEUE, "qdyno.push-queue/1", COLUMNS, .members = "sent dropped");

@@ -279,17 +279,17 @@ static enum err_code generation_decode(struct generation *x, struct err *why)
 }
 
 static const struct column COLUMNS[] = {
-    { .name = "text", .title = "text" },
-    { .name = "stopped", .title = "stopped by" },
-    { .name = "prompt_tokens", .title = "prompt tokens", .kind = COLUMN_INT },
-    { .name = "gen_tokens", .title = "generated tokens", .kind = COLUMN_INT },
+    COL("text", "text"),
+    COL("stopped", "stopped by"),
+    COL("prompt_tokens", "prompt tokens", .kind = COLUMN_INT),
+    COL("gen_tokens", "generated tokens", .kind = COLUMN_INT),
     { .metric = &METRICS[METRIC_LOAD_TIME], .title = "load (s)", .digits = 3 },
-    { .name = "prefill_s", .title = "prefill (s)", .kind = COLUMN_NUM, .digits = 3 },
+    COL("prefill_s", "prefill (s)", .kind = COLUMN_NUM, .digits = 3),
     { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill (tokens/s)", .digits = 1 },
-    { .name = "decode_s", .title = "decode (s)", .kind = COLUMN_NUM, .digits = 3 },
+    COL("decode_s", "decode (s)", .kind = COLUMN_NUM, .digits = 3),
     { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode (tokens/s)", .digits = 1 },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("random_weights", "random weights", .kind = COLUMN_BOOL),
+    KEY("answers_unverified", .kind = COLUMN_BOOL),
 };
 
 DOCUMENT(RUN, "qdyno.run/1", COLUMNS, .record = true);

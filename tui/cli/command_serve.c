@@ -48,13 +48,13 @@ const struct cli_flag FLAGS_SERVE[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "url", .title = "serving" },
-    { .name = "model", .title = "model" },
-    { .name = "chat", .title = "chat", .kind = COLUMN_BOOL },
-    { .name = "ctx_tokens", .title = "context (tokens)", .kind = COLUMN_INT },
-    { .name = "max_sequences", .title = "at a time", .kind = COLUMN_INT },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("url", "serving"),
+    COL("model", "model"),
+    COL("chat", "chat", .kind = COLUMN_BOOL),
+    COL("ctx_tokens", "context (tokens)", .kind = COLUMN_INT),
+    COL("max_sequences", "at a time", .kind = COLUMN_INT),
+    COL("random_weights", "random weights", .kind = COLUMN_BOOL),
+    KEY("answers_unverified", .kind = COLUMN_BOOL),
 };
 
 DOCUMENT(SERVE, "qdyno.serve/1", COLUMNS, .record = true);

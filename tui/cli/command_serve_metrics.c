@@ -30,10 +30,10 @@ enum { DEFAULT_PORT = 9470, WAIT_NS = 50 * 1000 * 1000 };
 static const double SEND_EVERY_S = 15;
 
 static const struct column COLUMNS[] = {
-    { .name = "url", .title = "serving" },
-    { .name = "listen", .title = "on address" },
-    { .name = "port", .title = "port", .kind = COLUMN_INT },
-    { .name = "database", .title = "database" },
+    COL("url", "serving"),
+    COL("listen", "on address"),
+    COL("port", "port", .kind = COLUMN_INT),
+    COL("database", "database"),
 };
 
 DOCUMENT(SERVE_METRICS, "qdyno.serve-metrics/1", COLUMNS, .record = true);

@@ -22,10 +22,10 @@ const struct cli_flag FLAGS_STORIES[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "nats", .title = "nats", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "chars", .title = "characters", .kind = COLUMN_INT },
-    { .name = "told", .title = "valid characters", .kind = COLUMN_INT },
-    { .name = "story", .title = "story" },
+    COL("nats", "nats", .kind = COLUMN_NUM, .digits = 2),
+    COL("chars", "characters", .kind = COLUMN_INT),
+    COL("told", "valid characters", .kind = COLUMN_INT),
+    COL("story", "story"),
 };
 
 DOCUMENT(STORIES, "qdyno.stories/1", COLUMNS);

@@ -28,30 +28,31 @@ const struct cli_flag FLAGS_SYNTH[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "arch", .title = "architecture" },
-    { .name = "shape", .title = "shape" },
-    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
-    { .name = "format", .title = "format" },
-    { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
+    COL("path", "file"),
+    COL("arch", "architecture"),
+    COL("shape", "shape"),
+    COL("layers", "layers", .kind = COLUMN_INT),
+    COL("format", "format"),
+    COL("file_bytes", "bytes", .kind = COLUMN_BYTES),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 1),
 };
 
 DOCUMENT(SYNTH, "qdyno.synth/1", COLUMNS, .record = true);
 
+#define SHAPE(member) MEMBER(struct synth_shape, member)
 static const struct column SHAPE_COLUMNS[] = {
-    { .name = "shape", .title = "shape" },
-    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
-    { .name = "embd", .title = "width", .kind = COLUMN_INT },
-    { .name = "ff", .title = "feed-forward", .kind = COLUMN_INT },
-    { .name = "heads", .title = "heads", .kind = COLUMN_INT },
-    { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
-    { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
-    { .name = "ctx", .title = "context", .kind = COLUMN_INT },
-    { .name = "experts", .title = "experts", .kind = COLUMN_INT },
-    { .name = "experts_used", .title = "used", .kind = COLUMN_INT },
-    { .name = "arch", .title = "architecture" },
-    { .name = "help", .title = "purpose" },
+    COL("shape", "shape", SHAPE(name)),
+    COL("layers", "layers", SHAPE(layers)),
+    COL("embd", "width", SHAPE(embd)),
+    COL("ff", "feed-forward", SHAPE(ff)),
+    COL("heads", "heads", SHAPE(heads)),
+    COL("kv_heads", "KV heads", SHAPE(kv_heads)),
+    COL("vocab", "vocabulary", SHAPE(vocab)),
+    COL("ctx", "context", SHAPE(ctx)),
+    COL("experts", "experts", SHAPE(experts)),
+    COL("experts_used", "used", SHAPE(experts_used)),
+    COL("arch", "architecture"),
+    COL("help", "purpose", SHAPE(help)),
 };
 
 DOCUMENT(SHAPES, "qdyno.shapes/1", SHAPE_COLUMNS);
@@ -59,18 +60,8 @@ DOCUMENT(SHAPES, "qdyno.shapes/1", SHAPE_COLUMNS);
 static void list_shape(struct table *t, const struct synth_shape *s)
 {
     json_t *row = table_row(t);
-    json_put_str(row, "shape", s->name);
-    json_put_int(row, "layers", s->layers);
-    json_put_int(row, "embd", s->embd);
-    json_put_int(row, "ff", s->ff);
-    json_put_int(row, "heads", s->heads);
-    json_put_int(row, "kv_heads", s->kv_heads);
-    json_put_int(row, "vocab", s->vocab);
-    json_put_int(row, "ctx", s->ctx);
-    json_put_int(row, "experts", s->experts);
-    json_put_int(row, "experts_used", s->experts_used);
+    document_put(&DOCUMENT_SHAPES, row, struct synth_shape, s);
     json_put_str(row, "arch", s->arch ? s->arch : "any");
-    json_put_str(row, "help", s->help);
 }
 
 static int list_shapes(const struct cli_global *g, const struct cli_args *a)

@@ -63,16 +63,16 @@ static enum err_code sensors_choose(struct chosen *c, const struct cli_args *a, 
 /* ---------------------------------------------------------------- one reading */
 
 static const struct column COLUMNS[] = {
-    { .name = "name", .title = "sensor" },
-    { .name = "value", .kind = COLUMN_NUM },
-    { .name = "text", .title = "value" },
-    { .name = "unit" },
-    { .name = "period_ms", .title = "period ms", .kind = COLUMN_INT },
-    { .name = "least_period_ms", .kind = COLUMN_INT },
-    { .name = "source", .title = "source" },
-    { .name = "state" },
-    { .name = "absent" },
-    { .name = "help", .title = "meaning" },
+    COL("name", "sensor"),
+    KEY("value", .kind = COLUMN_NUM),
+    COL("text", "value"),
+    KEY("unit"),
+    COL("period_ms", "period ms", .kind = COLUMN_INT),
+    KEY("least_period_ms", .kind = COLUMN_INT),
+    COL("source", "source"),
+    KEY("state"),
+    KEY("absent"),
+    COL("help", "meaning"),
 };
 
 DOCUMENT(TELEMETRY, "qdyno.telemetry/1", COLUMNS,
@@ -288,8 +288,8 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
 
 /* After these a row of --follow has a column for each chosen sensor. */
 static const struct column ROW_COLUMNS[] = {
-    { .name = "time", .title = "time" },
-    { .name = "monotonic_s", .title = "monotonic_s", .kind = COLUMN_NUM },
+    COL("time", "time"),
+    COL("monotonic_s", "monotonic_s", .kind = COLUMN_NUM),
 };
 
 DOCUMENT(TELEMETRY_ROW, "qdyno.telemetry_row/1", ROW_COLUMNS);

@@ -288,18 +288,18 @@ static enum err_code rules_read(struct alert_rules *r, const struct cli_args *a,
 }
 
 static const struct column ALERT_COLUMNS[] = {
-    { .name = "alert", .title = "alert" },
-    { .name = "severity", .title = "severity" },
-    { .name = "signal" },
-    { .name = "comparison" },
-    { .name = "threshold", .kind = COLUMN_NUM },
-    { .name = "limit", .title = "fires" },
-    { .name = "clear", .kind = COLUMN_NUM },
-    { .name = "for_s", .title = "after s", .kind = COLUMN_NUM },
-    { .name = "keep_s", .kind = COLUMN_NUM },
-    { .name = "actions", .title = "actions" },
-    { .name = "meaning", .title = "meaning" },
-    { .name = "todo" },
+    COL("alert", "alert"),
+    COL("severity", "severity"),
+    KEY("signal"),
+    KEY("comparison"),
+    KEY("threshold", .kind = COLUMN_NUM),
+    COL("limit", "fires"),
+    KEY("clear", .kind = COLUMN_NUM),
+    COL("for_s", "after s", .kind = COLUMN_NUM),
+    KEY("keep_s", .kind = COLUMN_NUM),
+    COL("actions", "actions"),
+    COL("meaning", "meaning"),
+    KEY("todo"),
 };
 
 DOCUMENT(ALERTS, "qdyno.alerts/1", ALERT_COLUMNS);
@@ -350,11 +350,16 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
 }
 
 static const struct column PAST_COLUMNS[] = {
-    { .name = "since", .title = "since (UTC)" },   { .name = "ended", .title = "ended (UTC)" },
-    { .name = "alert", .title = "alert" },         { .name = "severity", .title = "severity" },
-    { .name = "subject", .title = "subject" },     { .name = "value", .kind = COLUMN_NUM },
-    { .name = "threshold", .kind = COLUMN_NUM },   { .name = "text", .title = "message" },
-    { .name = "reason", .title = "how it ended" }, { .name = "machine" },
+    COL("since", "since (UTC)"),
+    COL("ended", "ended (UTC)"),
+    COL("alert", "alert"),
+    COL("severity", "severity"),
+    COL("subject", "subject"),
+    KEY("value", .kind = COLUMN_NUM),
+    KEY("threshold", .kind = COLUMN_NUM),
+    COL("text", "message"),
+    COL("reason", "how it ended"),
+    KEY("machine"),
 };
 
 DOCUMENT(ALERT_LIST, "qdyno.alert_list/1", PAST_COLUMNS);

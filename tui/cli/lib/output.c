@@ -20,9 +20,25 @@ static struct column column_of_metric(const struct metric *m)
                             .metric = m };
 }
 
+static enum column_kind column_kind_of(const struct column *c)
+{
+    static const enum column_kind KINDS[] = {
+        [JSON_FIELD_NUM] = COLUMN_NUM,   [JSON_FIELD_LOG_RATIO] = COLUMN_NUM,
+        [JSON_FIELD_INT] = COLUMN_INT,   [JSON_FIELD_INT_OR_NULL] = COLUMN_INT,
+        [JSON_FIELD_COUNT] = COLUMN_INT, [JSON_FIELD_ID] = COLUMN_INT,
+        [JSON_FIELD_BOOL] = COLUMN_BOOL, [JSON_FIELD_BYTES] = COLUMN_BYTES,
+        [JSON_FIELD_TEXT] = COLUMN_TEXT, [JSON_FIELD_WORDS] = COLUMN_TEXT,
+    };
+    return c->of && c->kind == COLUMN_TEXT ? KINDS[c->value.kind] : c->kind;
+}
+
 static struct column column_resolve(const struct column *c)
 {
-    if (!c->metric) return *c;
+    if (!c->metric) {
+        struct column own = *c;
+        own.kind = column_kind_of(c);
+        return own;
+    }
     struct column own = column_of_metric(c->metric);
     own.keep = c->keep;
     if (c->title) {
@@ -168,6 +184,17 @@ void row_put_known(const struct table *t, json_t *row, const json_t *from)
         const char *name = t->columns[c].name;
         json_t *value = json_object_get(from, name);
         if (value && !json_object_get(row, name)) json_object_set(row, name, value);
+    }
+}
+
+void document_put_struct(const struct document *d, json_t *row, const char *type, const void *from)
+{
+    for (int c = 0; c < d->n_columns; c++) {
+        const struct column *column = &d->columns[c];
+        struct json_field f = column->value;
+        if (!column->of || strcmp(column->of, type)) continue;
+        f.name = column->metric ? column->metric->name : column->name;
+        json_put_fields(row, &f, 1, from);
     }
 }
 

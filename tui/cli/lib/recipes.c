@@ -7,20 +7,22 @@
 #include "engine/gguf/gguf.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
+#include "tui/cli/documents.h"
 
+#define TENSOR(member) MEMBER(struct tensor_plan, member)
 const struct column RECIPE_TENSOR_COLUMNS[] = {
-    { .name = "config", .title = "config" },
-    { .name = "name", .title = "tensor" },
-    { .name = "rows", .title = "rows", .kind = COLUMN_INT },
-    { .name = "cols", .title = "inputs", .kind = COLUMN_INT },
-    { .name = "format_before", .title = "format before" },
-    { .name = "format", .title = "format" },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 8 },
-    { .name = "nmse_rescaled", .kind = COLUMN_BOOL },
-    { .name = "values_rounded", .title = "values rounded", .kind = COLUMN_INT },
-    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 9 },
-    { .name = "reason", .title = "reason" },
+    COL("config", "config"),
+    COL("name", "tensor"),
+    COL("rows", "rows", .kind = COLUMN_INT),
+    COL("cols", "inputs", .kind = COLUMN_INT),
+    COL("format_before", "format before"),
+    COL("format", "format"),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES, TENSOR(bytes)),
+    COL("nmse", "NMSE", .digits = 8, TENSOR(nmse)),
+    KEY("nmse_rescaled", TENSOR(nmse_rescaled)),
+    COL("values_rounded", "values rounded", .kind = COLUMN_INT),
+    COL("largest_difference", "largest difference", .digits = 9, TENSOR(largest)),
+    COL("reason", "reason"),
 };
 
 void recipe_put_tensor(json_t *row, const struct tensor_plan *t)
@@ -31,11 +33,8 @@ void recipe_put_tensor(json_t *row, const struct tensor_plan *t)
     json_put_int(row, "cols", s->shape[0]);
     json_put_str(row, "format_before", s->format->name);
     json_put_str(row, "format", t->format->name);
-    json_put_int(row, "bytes", t->bytes);
-    json_put_num(row, "nmse", t->nmse);
-    json_put_bool(row, "nmse_rescaled", t->nmse_rescaled);
+    document_put(&DOCUMENT_METHOD_TENSORS, row, struct tensor_plan, t);
     if (t->rounded >= 0) json_put_int(row, "values_rounded", t->rounded);
-    json_put_num(row, "largest_difference", t->largest);
     json_put_str(row, "reason", TENSOR_FATES[t->fate]);
 }
 
