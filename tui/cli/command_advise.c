@@ -200,13 +200,12 @@ static void table_add_rules(struct table *t, const struct rule_case *c)
     if (n) table_note(t, "rules that apply to this machine, model and goal:");
     for (int i = 0; i < n; i++) {
         const struct rule_finding *f = &found[i];
-        json_t *rule = json_object();
+        json_t *rule = list_row(list);
         json_put_str(rule, "rule", f->rule);
         json_put_str(rule, "advice", f->advice);
         json_put_str(rule, "reason", f->reason);
         json_put_str(rule, "evidence", f->evidence);
         json_put_str(rule, "check", *f->check ? f->check : NULL);
-        json_array_append_new(list, rule);
         table_note(t, "* %s (%s)", f->advice, f->rule);
         table_note(t, "    reason: %s", f->reason);
         table_note(t, "    evidence: %s", f->evidence);

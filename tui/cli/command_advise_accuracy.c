@@ -53,7 +53,7 @@ static void table_add_summary(struct table *t, const struct residual_row *rows, 
     json_t *list = json_array();
     for (int i = 0; i < count; i++) {
         const struct accuracy *x = &all[i];
-        json_t *object = json_object();
+        json_t *object = list_row(list);
         json_put_str(object, "metric", x->metric);
         json_put_int(object, "predictions", x->n);
         json_put_num(object, "within_10_ratio", (double)x->within_10 / x->n);
@@ -61,7 +61,6 @@ static void table_add_summary(struct table *t, const struct residual_row *rows, 
         json_put_num(object, "in_interval_ratio", (double)x->in_interval / x->n);
         json_put_num(object, "median_error_ratio", x->median_error);
         json_put_num(object, "bias_ratio", exp(x->bias));
-        json_array_append_new(list, object);
         table_note(
             t,
             "%-16s %3d predictions: %3.0f %% within 10 %%, %3.0f %% within 20 %%, %3.0f %% in their interval; "

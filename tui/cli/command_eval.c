@@ -321,14 +321,7 @@ static enum err_code eval_open_reference(struct eval *e, struct err *why)
     const struct eval_arms arms = eval_arms(e);
     enum err_code rc = eval_model_path(&e->ref.path, &arms, c, why);
     progress_show(&e->progress, "reference %s  loading", e->ref.line);
-    struct model_options o = { .path = e->ref.path,
-                               .config = c,
-                               .ctx = e->ctx,
-                               .sequences = 1,
-                               .log = &e->g->log,
-                               .progress = cli_open_goes_on,
-                               .progress_arg = (void *)e->g };
-    if (!rc) rc = shapes_model_open(&e->ref.model, &o, why);
+    if (!rc) rc = cli_model_open(&e->ref.model, e->g, e->ref.path, c, e->ctx, why);
     return rc ? err_prefix(why, "reference %s", e->ref.line) : ERR_OK;
 }
 
@@ -384,15 +377,8 @@ static enum err_code eval_config(struct eval *e, struct err *why)
     enum err_code rc = eval_model_path(&path, &arms, c, why);
     if (rc) return rc;
     progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
-    struct model_options o = { .path = path,
-                               .config = c,
-                               .ctx = e->ctx,
-                               .sequences = 1,
-                               .log = &e->g->log,
-                               .progress = cli_open_goes_on,
-                               .progress_arg = (void *)e->g };
     const struct moment begun = moment_now();
-    rc = shapes_model_open(&m, &o, &opening);
+    rc = cli_model_open(&m, e->g, path, c, e->ctx, &opening);
     if (!rc) {
         rc = eval_model_opened(&e->run, e->model_sha256, &arms, m, begun, why);
         if (!rc) rc = eval_run(e, path, m, begun.clock_ns, why);

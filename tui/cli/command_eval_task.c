@@ -82,14 +82,7 @@ static enum err_code model_opened(struct model **m, char **path, struct asking *
     config_line(c, k->line, sizeof k->line);
     enum err_code rc = cli_config_model(path, k->a, c, why);
     progress_show(&k->progress, "%s  loading", k->line);
-    const struct model_options o = { .path = *path,
-                                     .config = c,
-                                     .ctx = k->ctx,
-                                     .sequences = 1,
-                                     .log = &k->g->log,
-                                     .progress = cli_open_goes_on,
-                                     .progress_arg = (void *)k->g };
-    return rc ? rc : shapes_model_open(m, &o, why);
+    return rc ? rc : cli_model_open(m, k->g, *path, c, k->ctx, why);
 }
 
 /* Asks all questions, through the chat template if that was asked for. */

@@ -256,15 +256,6 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
     json_put_str(row, "error", *c->error ? c->error : NULL);
 }
 
-/* The lines of a stored text. */
-static void lines_add(struct table *t, const json_t *text, void (*add)(struct table *t, const char *fmt, ...))
-{
-    char *copy = json_is_string(text) ? strdup(json_string_value(text)) : NULL, *save = NULL;
-    for (char *line = copy ? strtok_r(copy, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
-        add(t, "%s", line);
-    free(copy);
-}
-
 /* The table that a finished run stored as its outcome. ERR_USAGE when it never finished. */
 static enum err_code recorded_table(struct table *t, const struct run_row *run, struct err *why)
 {
@@ -277,10 +268,10 @@ static enum err_code recorded_table(struct table *t, const struct run_row *run, 
     json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
     if (json_is_array(rows)) json_array_extend(t->rows, rows);
     if (json_is_object(extra)) json_object_update(t->extra, extra);
-    lines_add(t, json_object_get(outcome, "headline"), table_headline);
-    lines_add(t, json_object_get(outcome, "notes"), table_note);
-    lines_add(t, json_object_get(outcome, "result"), table_result);
-    lines_add(t, json_object_get(outcome, "closing"), table_closing);
+    table_lines(t, table_headline, json_get_str(outcome, "headline", NULL));
+    table_lines(t, table_note, json_get_str(outcome, "notes", NULL));
+    table_lines(t, table_result, json_get_str(outcome, "result", NULL));
+    table_lines(t, table_closing, json_get_str(outcome, "closing", NULL));
     t->skip_absent = t->record;
     json_decref(outcome);
     return ERR_OK;

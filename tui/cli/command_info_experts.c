@@ -94,15 +94,8 @@ static enum err_code counted_measure(struct counted *x, struct err *why)
                                     .max_chunks = args_int(x->a, "--chunks", 0),
                                     .progress = on_window,
                                     .arg = x };
-    struct model_options o = { .path = x->path,
-                               .config = &x->config,
-                               .ctx = r.ctx,
-                               .sequences = 1,
-                               .log = &x->g->log,
-                               .progress = cli_open_goes_on,
-                               .progress_arg = (void *)x->g };
     progress_show(&x->progress, "%s  loading", x->line);
-    enum err_code rc = shapes_model_open(&x->model, &o, why);
+    enum err_code rc = cli_model_open(&x->model, x->g, x->path, &x->config, r.ctx, why);
     if (!rc) rc = eval_experts(&x->use, x->model, &r, why);
     progress_clear(&x->progress);
     if (rc) return rc;

@@ -121,14 +121,13 @@ static json_t *parameters_to_json(const struct method *m)
     json_t *list = json_array();
     for (const struct param *p = m->params; p && p->name; p++) {
         char values[256];
-        json_t *one = json_object();
+        json_t *one = list_row(list);
         json_put_str(one, "name", p->name);
         json_put_str(one, "aliases", p->aliases);
         json_put_str(one, "kind", KINDS[p->kind]);
         json_put_str(one, "default", p->otherwise);
         json_put_str(one, "allowed", parameter_values_text(p, values, sizeof values));
         json_put_str(one, "help", p->help);
-        json_array_append_new(list, one);
     }
     return list;
 }
@@ -296,21 +295,14 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
 {
     struct model *candidate = NULL;
     struct divergence d;
-    const struct model_options o = { .path = m->path,
-                                     .config = c,
-                                     .ctx = (int)args_int(m->a, "-c", 512),
-                                     .sequences = 1,
-                                     .log = &m->g->log,
-                                     .progress = cli_open_goes_on,
-                                     .progress_arg = (void *)m->g };
     const struct eval_request q = { .text = m->text,
                                     .n = m->text_bytes,
-                                    .ctx = o.ctx,
+                                    .ctx = (int)args_int(m->a, "-c", 512),
                                     .max_chunks = args_int(m->a, "--chunks", 0),
                                     .progress = measuring_on_chunk,
                                     .arg = m,
                                     .logit_cache = m->n_configs > 1 ? &m->logit_cache : NULL };
-    enum err_code rc = shapes_model_open(&candidate, &o, why);
+    enum err_code rc = cli_model_open(&candidate, m->g, m->path, c, q.ctx, why);
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
     if (rc) return rc;
@@ -474,14 +466,7 @@ static enum err_code measuring_open_reference(struct measuring *m, struct err *w
     struct config c;
     enum err_code rc = cli_config(&c, m->a, NULL, why);
     if (!rc && !c.given[KNOB_PRECISION]) rc = config_set(&c, "precision", "highest", why);
-    const struct model_options o = { .path = m->path,
-                                     .config = &c,
-                                     .ctx = (int)args_int(m->a, "-c", 512),
-                                     .sequences = 1,
-                                     .log = &m->g->log,
-                                     .progress = cli_open_goes_on,
-                                     .progress_arg = (void *)m->g };
-    return rc ? rc : shapes_model_open(&m->reference, &o, why);
+    return rc ? rc : cli_model_open(&m->reference, m->g, m->path, &c, (int)args_int(m->a, "-c", 512), why);
 }
 
 static enum err_code measuring_read_text(struct measuring *m, struct err *why)

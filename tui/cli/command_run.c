@@ -141,15 +141,8 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     gguf_close(file);
     if (!rc) {
         int64_t given = config_int(&c, KNOB_CTX), need = x->prompt.n + x->wanted + 1;
-        struct model_options o = { .path = path,
-                                   .config = &c,
-                                   .ctx = given || x->chat.interactive ? 0 : (int)need,
-                                   .sequences = 1,
-                                   .log = &x->g->log,
-                                   .progress = cli_open_goes_on,
-                                   .progress_arg = (void *)x->g };
         x->trace.load.from_ns = clock_ns();
-        rc = shapes_model_open(&x->model, &o, why);
+        rc = cli_model_open(&x->model, x->g, path, &c, given || x->chat.interactive ? 0 : (int)need, why);
         if (!rc && model_plan(x->model)->gpu_layers)
             rc = model_warm(x->model, why); /* compiles the OpenCL kernels now, not during prefill */
         x->trace.load.to_ns = clock_ns();

@@ -178,10 +178,9 @@ static json_t *cores_json(const struct telemetry *t)
     json_t *list = json_array();
     telemetry_core_hertz(t, hertz, COUNT_OF(hertz));
     for (int i = 0; i < n; i++) {
-        json_t *core = json_object();
+        json_t *core = list_row(list);
         json_put_num(core, "busy_ratio", busy[i]);
         json_put_num(core, "frequency_hertz", hertz[i]);
-        json_array_append_new(list, core);
     }
     return list;
 }
@@ -192,10 +191,9 @@ static json_t *energy_json(const struct telemetry *t)
     const int n = telemetry_energy(t, e, COUNT_OF(e));
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
-        json_t *domain = json_object();
+        json_t *domain = list_row(list);
         json_put_str(domain, "domain", e[i].domain);
         json_put_num(domain, "joules", e[i].joules);
-        json_array_append_new(list, domain);
     }
     return list;
 }

@@ -127,21 +127,6 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
     return err_set(why, ERR_USAGE, "unknown flag '%s': `qdyno help %s` lists the flags", typed, name);
 }
 
-/* "1%" or "0.01"; not negative. */
-static bool ratio_parse(const char *text, double *out)
-{
-    char digits[64];
-    size_t n = strlen(text);
-    bool percent = n && text[n - 1] == '%';
-    if (n >= sizeof digits) return false;
-    memcpy(digits, text, n + 1);
-    if (percent) digits[n - 1] = '\0';
-    double v;
-    if (!str_to_double(digits, &v) || !isfinite(v) || v < 0) return false;
-    *out = percent ? v / 100 : v;
-    return true;
-}
-
 static enum err_code value_error(const struct cli_flag *f, const char *value, const char *allowed,
                                  struct err *why)
 {
@@ -211,7 +196,7 @@ static enum err_code value_check(const struct cli_flag *f, const char *value, st
     case FLAG_NUM: return number_check(f, value, value, why);
     case FLAG_INTS: return number_list_check(f, value, why);
     case FLAG_RATIO:
-        return ratio_parse(value, &d) ? ERR_OK : value_error(f, value, "a share such as 1% or 0.01", why);
+        return str_to_ratio(value, &d) ? ERR_OK : value_error(f, value, "a share such as 1% or 0.01", why);
     case FLAG_BYTES:
         return str_to_bytes(value, &i) && i >= 0 ? ERR_OK
                                                  : value_error(f, value, "bytes such as 512M or 8G", why);
@@ -432,7 +417,7 @@ double args_num(const struct cli_args *a, const char *flag, double otherwise)
         if (strcmp(a->given[i].flag->name, flag)) continue;
         enum flag_kind kind = a->given[i].flag->kind;
         if (kind == FLAG_RATIO)
-            ratio_parse(a->given[i].value, &otherwise);
+            str_to_ratio(a->given[i].value, &otherwise);
         else if (kind == FLAG_SECONDS)
             str_to_seconds(a->given[i].value, &otherwise);
         else

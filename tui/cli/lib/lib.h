@@ -15,6 +15,7 @@
 
 struct gguf;        /* engine/gguf/gguf.h */
 struct gguf_tensor; /* engine/gguf/gguf.h */
+struct model;       /* engine/model/model.h */
 struct model_shape; /* engine/arch/arch.h */
 
 /* Flags that several commands share, so that they read the same everywhere. */
@@ -69,6 +70,11 @@ bool cli_is_interrupted(const struct cli_global *g);
 /* The progress callback of struct model_options for commands that show no progress of it: arg is a
  * struct cli_global. Ctrl-C and SIGTERM cancel. */
 bool cli_open_goes_on(void *arg, const char *phase, double done);
+
+/* Opens the model with a config for one sequence of ctx tokens (0: the config's). Ctrl-C cancels. Errors: as
+ * shapes_model_open. (configs.c) */
+enum err_code cli_model_open(struct model **out, const struct cli_global *g, const char *path,
+                             const struct config *c, int ctx, struct err *why);
 
 /* What a model with random weights means for quality figures. */
 extern const char RANDOM_WEIGHTS[];

@@ -80,13 +80,12 @@ void cli_note_unsupported(struct table *t, const struct gguf *g)
         if (x->format) continue;
         bytes += x->bytes;
         if (n++ < NOTES_MOST) note_unsupported_tensor(t, x);
-        json_t *one = json_object();
+        json_t *one = list_row(list);
         json_put_str(one, "name", x->name);
         json_put_int(one, "type", x->type);
         json_put_str(one, "type_name", x->type_name);
         json_put_str(one, "shape", cli_tensor_shape(shape, x));
         json_put_int(one, "bytes", x->bytes);
-        json_array_append_new(list, one);
     }
     if (n > NOTES_MOST) {
         char all[16];

@@ -62,11 +62,16 @@ void table_init(struct table *t, const struct document *document)
     t->extra = json_object();
 }
 
-json_t *table_row(struct table *t)
+json_t *list_row(json_t *list)
 {
     json_t *row = json_object();
-    json_array_append_new(t->rows, row);
+    json_array_append_new(list, row);
     return row;
+}
+
+json_t *table_row(struct table *t)
+{
+    return list_row(t->rows);
 }
 
 static bool notes_have(const char *notes, const char *line)
@@ -103,6 +108,15 @@ LINE_ADDER(table_detail, details, true)
 LINE_ADDER(table_result, result, false)
 LINE_ADDER(table_closing, closing, true)
 LINE_ADDER(table_next, next, true)
+
+void table_lines(struct table *t, void (*add)(struct table *t, const char *fmt, ...), const char *text)
+{
+    for (const char *line = text ? text : ""; *line;) {
+        const int n = (int)strcspn(line, "\n");
+        if (n) add(t, "%.*s", n, line);
+        line += n + (line[n] == '\n');
+    }
+}
 
 void table_keep(struct table *t, const char *names)
 {
@@ -253,11 +267,7 @@ static enum err_code write_json(const struct table *t, FILE *out, struct err *wh
     json_object_update(doc, t->extra);
     if (!t->record) {
         json_t *rows = json_array();
-        for (size_t r = 0; r < json_array_size(t->rows); r++) {
-            json_t *row = json_object();
-            row_complete(t, r, row);
-            json_array_append_new(rows, row);
-        }
+        for (size_t r = 0; r < json_array_size(t->rows); r++) row_complete(t, r, list_row(rows));
         json_put(doc, "rows", rows);
     }
     enum err_code rc = output_json(doc, out, why);

@@ -129,6 +129,8 @@ struct table_style {
 void table_init(struct table *t, const struct document *document);
 /* Adds a row, to be filled with json_put_*. Borrowed. */
 json_t *table_row(struct table *t);
+/* The same for any list. */
+json_t *list_row(json_t *list);
 /* Adds the members of *from, a struct of this type, that are columns of the document to a row. */
 #define document_put(document, row, type, from)                                                              \
     document_put_struct(document, row, #type, (const type *){ from })
@@ -151,6 +153,8 @@ void table_result(struct table *t, const char *fmt, ...) __attribute__((format(p
 void table_closing(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Sets the last line: the next step, one command. */
 void table_next(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds each line of a text with one of these: table_lines(t, table_note, text). NULL: none. */
+void table_lines(struct table *t, void (*add)(struct table *t, const char *fmt, ...), const char *text);
 /* Names of columns that a narrow terminal must show, separated by spaces. */
 void table_keep(struct table *t, const char *names);
 /* Sets or replaces the summary. `show` prints documents without one, because it has another exit status. */

@@ -123,11 +123,10 @@ void recipe_note_left_out(struct table *t, const struct quantize_plan *p)
     for (int64_t i = 0; i < p->count; i++) {
         const struct tensor_plan *x = &p->tensors[i];
         if (x->quantized) continue;
-        json_t *one = json_object();
+        json_t *one = list_row(list);
         json_put_str(one, "name", x->source->name);
         json_put_str(one, "format", x->format->name);
         json_put_str(one, "reason", TENSOR_FATES[x->fate]);
-        json_array_append_new(list, one);
     }
     json_put(t->extra, "left_out", list);
     for (int f = 0; f < FATE_COUNT; f++) {
