@@ -26,6 +26,7 @@ static json_t *field_to_json(const struct json_field *f, const void *member)
     case JSON_FIELD_LOG_RATIO: return json_num(exp(*(const double *)member));
     case JSON_FIELD_BOOL: return json_boolean(*(const bool *)member);
     case JSON_FIELD_TEXT:
+    case JSON_FIELD_STRING:
     case JSON_FIELD_WORDS: break;
     }
     return NULL; /* text: json_put_str repairs what is not UTF-8 */
@@ -45,6 +46,8 @@ void json_put_fields(json_t *object, const struct json_field *fields, size_t n, 
         const char *member = (const char *)from + fields[i].offset;
         if (fields[i].kind == JSON_FIELD_TEXT)
             json_put_str(object, fields[i].name, *member ? member : NULL);
+        else if (fields[i].kind == JSON_FIELD_STRING)
+            json_put_str(object, fields[i].name, member);
         else if (fields[i].kind == JSON_FIELD_WORDS)
             json_put_str(object, fields[i].name, words_at(member));
         else
@@ -65,7 +68,8 @@ void json_clear_fields(const struct json_field *fields, size_t n, void *to)
         case JSON_FIELD_ID:
         case JSON_FIELD_BYTES: *(int64_t *)member = 0; break;
         case JSON_FIELD_BOOL: *(bool *)member = false; break;
-        case JSON_FIELD_TEXT: *(char *)member = '\0'; break;
+        case JSON_FIELD_TEXT:
+        case JSON_FIELD_STRING: *(char *)member = '\0'; break;
         case JSON_FIELD_WORDS: *(const char **)member = NULL; break;
         }
     }
@@ -93,6 +97,7 @@ void json_get_fields(const json_t *object, const struct json_field *fields, size
             if (json_is_boolean(v)) *(bool *)member = json_boolean_value(v);
             break;
         case JSON_FIELD_TEXT:
+        case JSON_FIELD_STRING:
             if (json_is_string(v)) snprintf(member, fields[i].size, "%s", json_string_value(v));
             break;
         case JSON_FIELD_WORDS:

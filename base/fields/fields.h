@@ -21,6 +21,7 @@ enum json_field_kind {
     /* Written only, because what they stand for is held elsewhere or was rounded: */
     JSON_FIELD_WORDS,     /* const char *; NULL is null */
     JSON_FIELD_LOG_RATIO, /* double, the logarithm of the ratio that is written; NAN is null */
+    JSON_FIELD_STRING,    /* char[size]; "" stays a text */
 };
 struct json_field {
     const char *name; /* key in the document */

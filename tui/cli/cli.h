@@ -63,9 +63,11 @@ struct cli_flag {
     enum flag_kind kind;
     double min, max; /* range of FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any value */
     const char *const *choices;
-    bool many;     /* repeatable; otherwise a second one is an error */
-    bool optional; /* the value may be omitted (then ""), and must follow "=" */
-    bool login;    /* credentials and certificates: one line of the short help has all of them */
+    bool many;         /* repeatable; otherwise a second one is an error */
+    bool optional;     /* the value may be omitted (then ""), and must follow "=" */
+    bool exclusive;    /* at most one flag of the command with this mark may be given */
+    const char *needs; /* the flag that it is part of: without that one it is refused; NULL: none */
+    bool login;        /* credentials and certificates: one line of the short help has all of them */
 };
 
 struct cli_args;

@@ -44,7 +44,7 @@ const struct cli_flag FLAGS_ADVISE[] = {
       .help = "with --ranks: one process on each of N machines like this one (or --machine), connected by a "
               "network of so many bits a second, and time for a message: 25g, 1g/50us (default 20us)" },
     { .name = "--accuracy", .help = "print predicted against measured values on this machine" },
-    { .name = "--forget", .help = "with --accuracy: delete all measurements that correct predictions" },
+    { .name = "--forget", .needs = "--accuracy", .help = "with --accuracy: delete all measurements that correct predictions" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -134,8 +134,6 @@ static enum err_code options_read(struct advise_options *o, const struct cli_arg
     enum err_code rc = cli_limits(&o->memory_limit, &o->kld_limit, NULL, a, why);
     goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
     o->ctx = (int)args_int(a, "-c", 0);
-    if (args_has(a, "--forget") && !args_has(a, "--accuracy"))
-        return err_set(why, ERR_USAGE, "--forget needs --accuracy");
     if (!rc && target) rc = target_read_rate(&o->target_tok_s, target, why);
     return rc;
 }

@@ -10,18 +10,19 @@
 #include "engine/import/import.h"
 #include "tui/cli/documents.h"
 
+#define WAY(member) MEMBER(struct prediction, member)
 static const struct column COLUMNS[] = {
     COL("config", "config"),
-    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1 },
-    COL("prefill_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
-    COL("prefill_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
-    COL("prefill_exchange_ratio", "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
-    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
-    COL("decode_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
-    COL("decode_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
-    COL("exchange_ratio", "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1, WAY(prefill_tok_s) },
+    COL("prefill_low_tok_s", "from", .digits = 1, WAY(prefill_low)),
+    COL("prefill_high_tok_s", "to", .digits = 1, WAY(prefill_high)),
+    COL("prefill_exchange_ratio", "exchange %", .scale = 100, .digits = 1, WAY(prefill_exchange_ratio)),
+    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1, WAY(decode_tok_s) },
+    COL("decode_low_tok_s", "from", .digits = 1, WAY(decode_low)),
+    COL("decode_high_tok_s", "to", .digits = 1, WAY(decode_high)),
+    COL("exchange_ratio", "exchange %", .scale = 100, .digits = 1, WAY(exchange_ratio)),
     COL("rank_bytes", "largest process", .kind = COLUMN_BYTES),
-    COL("fits", "fits", .kind = COLUMN_BOOL),
+    COL("fits", "fits", WAY(fits)),
     COL("error", "not possible"),
 };
 
@@ -114,16 +115,8 @@ static void put_way(struct table *t, const struct way *w)
     json_put_str(row, "config", config_text(&w->config, KNOB_PARALLEL));
     json_put_str(row, "error", w->why.code ? w->why.message : NULL);
     if (w->why.code) return;
-    row_put_metric(row, METRIC_PREFILL_RATE, p->prefill_tok_s);
-    json_put_num(row, "prefill_low_tok_s", p->prefill_low);
-    json_put_num(row, "prefill_high_tok_s", p->prefill_high);
-    json_put_num(row, "prefill_exchange_ratio", p->prefill_exchange_ratio);
-    row_put_metric(row, METRIC_DECODE_RATE, p->decode_tok_s);
-    json_put_num(row, "decode_low_tok_s", p->decode_low);
-    json_put_num(row, "decode_high_tok_s", p->decode_high);
-    json_put_num(row, "exchange_ratio", p->exchange_ratio);
+    document_put(&DOCUMENT_STRATEGIES, row, struct prediction, p);
     json_put_int(row, "rank_bytes", p->plan.ranks ? p->plan.rank_total : p->plan.total);
-    json_put_bool(row, "fits", p->fits);
 }
 
 static double rate(const struct way *w, bool prefill)

@@ -13,7 +13,7 @@ const struct cli_flag FLAGS_APPLY[] = {
     FLAG_MODEL_ROW,
     { .name = "--run", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "save the config that won this run, for the model it was measured on" },
-    { .name = "--arm", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
+    { .name = "--arm", .needs = "--run", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
     { .name = "--remove", .help = "delete the saved config of this model" },
     { .name = "--undo", .help = "restore what was saved before; once more: take that back" },
     { .name = "--for", .value = "PROGRAM", .kind = FLAG_CHOICE, .choices = APPLY_TARGETS,
@@ -24,21 +24,22 @@ const struct cli_flag FLAGS_APPLY[] = {
 };
 /* clang-format on */
 
+#define APPLIED(member) MEMBER(struct applied, member)
 static const struct column COLUMNS[] = {
     COL("model", "model"),
     COL("config", "config"),
-    COL("because", "reason"),
-    COL("when", "saved at"),
-    COL("run", "run", .kind = COLUMN_INT),
-    KEY("machine"),
-    KEY("model_sha256"),
-    COL("path", "file"),
+    COL("because", "reason", APPLIED(because)),
+    COL("when", "saved at", APPLIED(when)),
+    COL("run", "run", MEMBER_AS(struct applied, run_id, ID)),
+    KEY("machine", APPLIED(machine)),
+    KEY("model_sha256", APPLIED(model_sha256)),
+    COL("path", "file", APPLIED(path)),
     COL("llama_cpp", "llama.cpp"),
     COL("llama_cpp_note", "not translated"),
     COL("for_program", "for"),
     COL("for_settings", "settings"),
     COL("for_notes", "notes"),
-    COL("load", "found beside"),
+    COL("load", "found beside", APPLIED(load)),
 };
 
 DOCUMENT(APPLY, "qdyno.apply/1", COLUMNS, .record = true);
@@ -187,13 +188,7 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
     json_put_str(row, "model", model);
     json_put_str(row, "config", k ? k->line : NULL);
     if (k) {
-        json_put_str(row, "because", *k->because ? k->because : NULL);
-        json_put_str(row, "when", *k->when ? k->when : NULL);
-        if (k->run_id) json_put_int(row, "run", k->run_id);
-        json_put_str(row, "machine", *k->machine ? k->machine : NULL);
-        json_put_str(row, "model_sha256", *k->model_sha256 ? k->model_sha256 : NULL);
-        json_put_str(row, "path", *k->path ? k->path : NULL);
-        json_put_str(row, "load", *k->load ? k->load : NULL);
+        document_put(&DOCUMENT_APPLY, row, struct applied, k);
         if (*k->load) {
             struct str check = { 0 };
             advice_confirm_command(&check, model, "default", k->line, CONFIRM_WORKLOAD);
@@ -248,7 +243,6 @@ static enum err_code args_check(const struct cli_args *a, struct err *why)
                        "CONFIG, --run, --remove and --undo exclude each other: give one of them");
     if (args_has(a, "--for") && (args_has(a, "--remove") || args_has(a, "--undo")))
         return err_set(why, ERR_USAGE, "--for writes nothing: leave --remove and --undo out");
-    if (args_has(a, "--arm") && !args_has(a, "--run")) return err_set(why, ERR_USAGE, "--arm needs --run ID");
     return ERR_OK;
 }
 

@@ -34,18 +34,19 @@ const struct cli_flag FLAGS_BASELINE[] = {
 };
 /* clang-format on */
 
+#define BASELINE(member) MEMBER(struct baseline_row, member)
 static const struct column COLUMNS[] = {
-    COL("name", "baseline"),
-    COL("config", "config"),
-    COL("model", "model"),
-    KEY("model_path"),
-    KEY("model_sha256"),
-    COL("workload", "workload"),
-    COL("metric", "metric"),
-    COL("margin_ratio", "margin %", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
-    COL("value", "value then", .kind = COLUMN_NUM, .digits = 2),
-    COL("machine", "machine"),
-    COL("run", "run", .kind = COLUMN_INT),
+    COL("name", "baseline", BASELINE(name)),
+    COL("config", "config", BASELINE(config)),
+    COL("model", "model", MEMBER_AS(struct baseline_row, model_name, STRING)),
+    KEY("model_path", MEMBER_AS(struct baseline_row, model_path, STRING)),
+    KEY("model_sha256", BASELINE(model_sha256)),
+    COL("workload", "workload", BASELINE(workload)),
+    COL("metric", "metric", BASELINE(metric)),
+    COL("margin_ratio", "margin %", .scale = 100, .digits = 2, BASELINE(margin)),
+    COL("value", "value then", .digits = 2, BASELINE(value)),
+    COL("machine", "machine", BASELINE(machine)),
+    COL("run", "run", MEMBER_AS(struct baseline_row, run_id, ID)),
     COL("set", "set (UTC)"),
 };
 
@@ -54,17 +55,7 @@ DOCUMENT(BASELINE, "qdyno.baseline/1", COLUMNS);
 static void put_baseline(json_t *row, const struct baseline_row *b)
 {
     char when[32];
-    json_put_str(row, "name", b->name);
-    json_put_str(row, "config", b->config);
-    json_put_str(row, "model", b->model_name);
-    json_put_str(row, "model_path", b->model_path);
-    json_put_str(row, "model_sha256", *b->model_sha256 ? b->model_sha256 : NULL);
-    json_put_str(row, "workload", b->workload);
-    json_put_str(row, "metric", b->metric);
-    json_put_num(row, "margin_ratio", b->margin);
-    json_put_num(row, "value", b->value);
-    json_put_str(row, "machine", *b->machine ? b->machine : NULL);
-    if (b->run_id) json_put_int(row, "run", b->run_id);
+    document_put(&DOCUMENT_BASELINE, row, struct baseline_row, b);
     json_put_str(row, "set", clock_iso8601(b->set_ms, when, sizeof when));
 }
 

@@ -24,45 +24,47 @@ const struct cli_flag FLAGS_DETECT[] = {
               "and store them" },
     { .name = "--ranks", .value = "N", .kind = FLAG_INT, .min = 2, .max = RANKS_MAX,
       .help = "start N processes and measure how long exchanges between them take (seconds; docs/ranks.md)" },
-    { .name = "--hosts", .value = "FILE",
+    { .name = "--hosts", .needs = "--ranks", .value = "FILE",
       .help = "with --ranks: machines on which mpirun starts them, one a line, this one first" },
     { .name = "--record", .value = "DIR",
       .help = "record this machine in the new folder DIR, for --machine; names, serial numbers and UUIDs "
               "are masked" },
-    { .name = "--private", .help = "with --record: mask nothing" },
+    { .name = "--private", .needs = "--record", .help = "with --record: mask nothing" },
     { .name = "--machine", .value = "DIR|FILE",
       .help = "show the machine recorded in DIR, or described by a document of `qdyno detect -o json`" },
     { .name = NULL },
 };
 /* clang-format on */
 
+#define MACHINE(member) MEMBER(struct machine, member)
 static const struct column COLUMNS[] = {
-    COL("id", "machine"),
-    COL("host", "host"),
-    COL("cpu", "processor"),
-    COL("sockets", "sockets", .kind = COLUMN_INT),
-    COL("cores", "cores", .kind = COLUMN_INT),
-    COL("processors", "processors", .kind = COLUMN_INT),
-    COL("numa_nodes", "NUMA nodes", .kind = COLUMN_INT),
+    COL("id", "machine", MACHINE(id)),
+    COL("host", "host", MACHINE(host)),
+    COL("cpu", "processor", MACHINE(cpu)),
+    COL("sockets", "sockets", MEMBER_AS(struct machine, sockets, INT_OR_NULL)),
+    COL("cores", "cores", MEMBER_AS(struct machine, cores, INT_OR_NULL)),
+    COL("processors", "processors", MEMBER_AS(struct machine, processors, INT_OR_NULL)),
+    COL("numa_nodes", "NUMA nodes", MEMBER_AS(struct machine, numa_nodes, INT_OR_NULL)),
     COL("isa", "instruction sets"),
     COL("isa_usable", "usable (QDYNO_ISA)"),
-    COL("l1d_bytes", "L1 data cache per core", .kind = COLUMN_BYTES),
-    COL("l2_bytes", "L2 cache per core", .kind = COLUMN_BYTES),
-    COL("l3_bytes", "L3 cache", .kind = COLUMN_BYTES),
-    COL("memory_bytes", "memory", .kind = COLUMN_BYTES),
-    COL("memory_available_bytes", "memory available", .kind = COLUMN_BYTES),
-    COL("cgroup_memory_bytes", "memory limit (cgroup)", .kind = COLUMN_BYTES),
-    COL("cgroup_cpus", "processor limit (cgroup)", .kind = COLUMN_NUM, .digits = 2),
-    COL("usable_processors", "processors that qdyno may use", .kind = COLUMN_INT),
-    COL("usable_cores", "cores that qdyno may use", .kind = COLUMN_INT),
-    COL("usable_threads", "threads by default", .kind = COLUMN_INT),
-    COL("gpus", "GPUs", .kind = COLUMN_INT),
+    COL("l1d_bytes", "L1 data cache per core", .kind = COLUMN_BYTES, MACHINE(cache_bytes[0])),
+    COL("l2_bytes", "L2 cache per core", .kind = COLUMN_BYTES, MACHINE(cache_bytes[1])),
+    COL("l3_bytes", "L3 cache", .kind = COLUMN_BYTES, MACHINE(cache_bytes[2])),
+    COL("memory_bytes", "memory", .kind = COLUMN_BYTES, MACHINE(memory_bytes)),
+    COL("memory_available_bytes", "memory available", .kind = COLUMN_BYTES, MACHINE(memory_available_bytes)),
+    COL("cgroup_memory_bytes", "memory limit (cgroup)", .kind = COLUMN_BYTES, MACHINE(cgroup_memory_bytes)),
+    COL("cgroup_cpus", "processor limit (cgroup)", .digits = 2, MACHINE(cgroup_cpus)),
+    COL("usable_processors", "processors that qdyno may use",
+        MEMBER_AS(struct machine, usable_processors, INT_OR_NULL)),
+    COL("usable_cores", "cores that qdyno may use", MEMBER_AS(struct machine, usable_cores, INT_OR_NULL)),
+    COL("usable_threads", "threads by default", MEMBER_AS(struct machine, usable_threads, INT_OR_NULL)),
+    COL("gpus", "GPUs", MACHINE(gpus)),
     COL("gpu_names", "GPU"),
     COL("opencl_devices", "OpenCL devices", .kind = COLUMN_INT),
-    COL("os", "system"),
-    COL("kernel", "kernel"),
-    COL("governor", "frequency governor"),
-    COL("hypervisor", "hypervisor"),
+    COL("os", "system", MACHINE(os)),
+    COL("kernel", "kernel", MACHINE(kernel)),
+    COL("governor", "frequency governor", MACHINE(governor)),
+    COL("hypervisor", "hypervisor", MACHINE(hypervisor)),
     COL("power_source", "power source"),
     COL("power_sensors", "power sensors"),
     COL("read_bytes_s_1", "read bandwidth, 1 thread (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 2),
@@ -72,19 +74,6 @@ static const struct column COLUMNS[] = {
 
 DOCUMENT(DETECT, "qdyno.detect/1", COLUMNS, .record = true,
          .members = "ceilings.* opencl[].* machine.* recording.*");
-
-static void put_text_or_null(json_t *row, const char *key, const char *text)
-{
-    json_put_str(row, key, *text ? text : NULL);
-}
-
-static void put_count(json_t *row, const char *key, int64_t n)
-{
-    if (n >= 0)
-        json_put_int(row, key, n);
-    else
-        json_put(row, key, json_null());
-}
 
 static void put_gpus(json_t *row, const struct machine *m)
 {
@@ -98,8 +87,7 @@ static void put_gpus(json_t *row, const struct machine *m)
         if (*u->driver) str_printf(&names, " (driver %s)", u->driver);
         if (u->compute_major >= 0) str_printf(&names, " sm_%d%d", u->compute_major, u->compute_minor);
     }
-    json_put_int(row, "gpus", m->gpus);
-    put_text_or_null(row, "gpu_names", str_text(&names));
+    json_put_str(row, "gpu_names", names.len ? str_text(&names) : NULL);
     str_free(&names);
 }
 
@@ -127,29 +115,9 @@ static void put_power(json_t *row, const char *root)
 static void put_machine(json_t *row, const struct machine *m)
 {
     char isa[256];
-    json_put_str(row, "id", m->id);
-    put_text_or_null(row, "host", m->host);
-    put_text_or_null(row, "cpu", m->cpu);
-    put_count(row, "sockets", m->sockets);
-    put_count(row, "cores", m->cores);
-    put_count(row, "processors", m->processors);
-    put_count(row, "numa_nodes", m->numa_nodes);
+    document_put(&DOCUMENT_DETECT, row, struct machine, m);
     json_put_str(row, "isa", isa_names(m->isa, isa, sizeof isa));
-    put_count(row, "l1d_bytes", m->cache_bytes[0]);
-    put_count(row, "l2_bytes", m->cache_bytes[1]);
-    put_count(row, "l3_bytes", m->cache_bytes[2]);
-    put_count(row, "memory_bytes", m->memory_bytes);
-    put_count(row, "memory_available_bytes", m->memory_available_bytes);
-    put_count(row, "cgroup_memory_bytes", m->cgroup_memory_bytes);
-    json_put_num(row, "cgroup_cpus", m->cgroup_cpus);
-    put_count(row, "usable_processors", m->usable_processors);
-    put_count(row, "usable_cores", m->usable_cores);
-    put_count(row, "usable_threads", m->usable_threads);
     put_gpus(row, m);
-    put_text_or_null(row, "os", m->os);
-    put_text_or_null(row, "kernel", m->kernel);
-    put_text_or_null(row, "governor", m->governor);
-    put_text_or_null(row, "hypervisor", m->hypervisor);
     json_put_str(row, "power_source",
                  !m->has_battery ? "mains"
                  : m->on_battery ? "battery"
@@ -438,14 +406,6 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     const char *other = args_text(a, "--machine", NULL), *folder = args_text(a, "--record", NULL);
     if (other) return other_machine_show(g, a, other);
     if (args_has(a, "--ranks")) return detect_ranks(g, a);
-    if (args_has(a, "--hosts")) {
-        err_set(&why, ERR_USAGE, "--hosts needs --ranks N");
-        return cli_fail(a, &why);
-    }
-    if (args_has(a, "--private") && !folder) {
-        err_set(&why, ERR_USAGE, "--private needs --record DIR");
-        return cli_fail(a, &why);
-    }
     devices_list(&devices, DEVICES_SECONDS, &no_devices);
     if (isa_usable(&usable, &why) || detect_measure(g, a, &devices, &m, &c, &known, &why))
         return cli_fail(a, &why);

@@ -22,24 +22,24 @@ const struct cli_flag FLAGS_HISTORY[] = {
               "labels" },
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
       .help = "the newest N runs; default 20, with --detect 1000" },
-    { .name = "--delete", .value = "RUN",
+    { .name = "--delete", .exclusive = true, .value = "RUN",
       .help = "delete a run; for 7 days it can be restored, then its rows are removed" },
-    { .name = "--undelete", .value = "RUN", .help = "restore a deleted run" },
-    { .name = "--deleted", .help = "list the deleted runs that can be restored" },
-    { .name = "--import", .value = "FILE",
+    { .name = "--undelete", .exclusive = true, .value = "RUN", .help = "restore a deleted run" },
+    { .name = "--deleted", .exclusive = true, .help = "list the deleted runs that can be restored" },
+    { .name = "--import", .exclusive = true, .value = "FILE",
       .help = "store the results of llama-bench (-o json, jsonl or sql) or LocalScore as foreign runs" },
-    { .name = "--summary", .value = "TIME", .kind = FLAG_SECONDS,
+    { .name = "--summary", .exclusive = true, .value = "TIME", .kind = FLAG_SECONDS,
       .help = "what happened in the last TIME, such as 24h or 7d: runs and cells by outcome and reason, error rate, "
               "latencies, the most at once, the busiest hour" },
-    { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
-    { .name = "--method", .value = "METHOD", .kind = FLAG_CHOICE, .choices = HISTORY_METHOD_NAMES,
+    { .name = "--detect", .exclusive = true, .help = "find changes, drifts and outliers in the results of each config" },
+    { .name = "--method", .needs = "--detect", .value = "METHOD", .kind = FLAG_CHOICE, .choices = HISTORY_METHOD_NAMES,
       .help = "with --detect: how to search (docs/history.md); default changes" },
-    { .name = "--metric", .value = "METRIC",
+    { .name = "--metric", .needs = "--detect", .value = "METRIC",
       .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
               "perplexity" },
-    { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
+    { .name = "--margin", .needs = "--detect", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "with --detect: smallest change that matters; default 1%" },
-    { .name = "--raw", .help = "with --detect: values as measured, not divided by the canary" },
+    { .name = "--raw", .needs = "--detect", .help = "with --detect: values as measured, not divided by the canary" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -86,33 +86,6 @@ static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r,
     const enum err_code rc = db_labels_get(d, r->id, &labels, why);
     if (!rc && labels.n) json_put(row, "labels", cli_labels_json(&labels));
     return rc;
-}
-
-/* What history does instead of listing runs: at most one of these. */
-static enum err_code actions_check(const struct cli_args *a, struct err *why)
-{
-    static const char *const ACTIONS[] = { "--import",  "--delete",  "--undelete",
-                                           "--deleted", "--summary", "--detect" };
-    const char *first = NULL;
-    for (size_t i = 0; i < COUNT_OF(ACTIONS); i++) {
-        if (!args_has(a, ACTIONS[i])) continue;
-        if (first)
-            return err_set(why, ERR_USAGE, "%s and %s exclude each other: give one of them", first,
-                           ACTIONS[i]);
-        first = ACTIONS[i];
-    }
-    if (first && !strcmp(first, "--summary") && args_has(a, "--limit"))
-        return err_set(why, ERR_USAGE, "--limit is not for --summary: it counts every run of its time");
-    return ERR_OK;
-}
-
-/* Flags that need --detect would otherwise be ignored silently. */
-static enum err_code detect_flags_check(const struct cli_args *a, struct err *why)
-{
-    static const char *const ONLY[] = { "--method", "--metric", "--margin", "--raw" };
-    for (size_t i = 0; i < COUNT_OF(ONLY); i++)
-        if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s needs --detect", ONLY[i]);
-    return ERR_OK;
 }
 
 /* --delete RUN or --undelete RUN. */
@@ -163,17 +136,15 @@ static int history_read_foreign(const struct cli_global *g, const struct cli_arg
 int command_history(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
-    if (actions_check(a, &why)) return cli_fail(a, &why);
     if (args_has(a, "--import")) return history_read_foreign(g, a);
     if (args_has(a, "--delete") || args_has(a, "--undelete")) return history_change(g, a);
     if (args_has(a, "--detect")) return history_detect_print(g, a);
+    if (args_has(a, "--summary")) return history_summary_print(g, a);
     struct db *d = NULL;
     struct run_row *runs = NULL;
     int n = 0;
     struct run_labels labels;
-    enum err_code rc = detect_flags_check(a, &why);
-    if (!rc && args_has(a, "--summary")) return history_summary_print(g, a);
-    if (!rc) rc = cli_labels_given(&labels, a, &why);
+    enum err_code rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc && args_has(a, "--deleted"))
         rc = db_run_list_deleted(d, (int)args_int(a, "--limit", 20), &runs, &n, &why);

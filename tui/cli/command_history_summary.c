@@ -136,6 +136,8 @@ int history_summary_print(const struct cli_global *g, const struct cli_args *a)
                                        .labels = &labels };
     table_init(&t, &DOCUMENT_HISTORY_SUMMARY);
     enum err_code rc = cli_labels_given(&labels, a, &why);
+    if (!rc && args_has(a, "--limit"))
+        rc = err_set(&why, ERR_USAGE, "--limit is not for --summary: it counts every run of its time");
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = history_summarize(s, d, &want, &why);
     if (!rc) {

@@ -13,16 +13,16 @@
 /* clang-format off */
 const struct cli_flag FLAGS_INFO[] = {
     FLAG_MODEL_ROW,
-    { .name = "--tensors", .help = "list the tensors instead" },
-    { .name = "--dimensions",
+    { .name = "--tensors", .exclusive = true, .help = "list the tensors instead" },
+    { .name = "--dimensions", .exclusive = true,
       .help = "show instead which row lengths keep tensors from being quantized or cost speed, and how much" },
-    { .name = "--experts", .value = "TEXT",
+    { .name = "--experts", .exclusive = true, .value = "TEXT",
       .help = "run this text file through the model and show which experts its routers choose instead" },
-    { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
+    { .name = "-c", .needs = "--experts", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
       .help = "with --experts: tokens per window; default 512" },
-    { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
+    { .name = "--chunks", .needs = "--experts", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
       .help = "with --experts: use at most N windows; default: all" },
-    { .name = "-C", .alias = "--config", .value = "CONFIG",
+    { .name = "-C", .needs = "--experts", .alias = "--config", .value = "CONFIG",
       .help = "with --experts: config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)" },
     { .name = NULL },
 };
@@ -196,17 +196,6 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     return ERR_OK;
 }
 
-/* ERR_USAGE for flags that only --experts uses, and for two kinds of tables. */
-static enum err_code check_flags(const struct cli_args *a, struct err *why)
-{
-    static const char *const NAMES[] = { "-c", "--chunks", "-C" };
-    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
-        if (args_has(a, NAMES[i])) return err_set(why, ERR_USAGE, "%s needs --experts TEXT", NAMES[i]);
-    if (args_has(a, "--tensors") && args_has(a, "--dimensions"))
-        return err_set(why, ERR_USAGE, "--tensors and --dimensions exclude each other: leave one out");
-    return ERR_OK;
-}
-
 int command_info(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -214,14 +203,13 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     char *path = NULL;
     bool tensors = args_has(a, "--tensors");
     if (args_has(a, "--experts")) return info_experts(g, a);
-    if (args_has(a, "--dimensions")) return check_flags(a, &why) ? cli_fail(a, &why) : info_dimensions(g, a);
+    if (args_has(a, "--dimensions")) return info_dimensions(g, a);
     struct table t;
     if (tensors)
         table_init(&t, &DOCUMENT_TENSORS);
     else
         table_init(&t, &DOCUMENT_INFO);
-    enum err_code rc = check_flags(a, &why);
-    if (!rc) rc = cli_model(&path, a, &why);
+    enum err_code rc = cli_model(&path, a, &why);
     if (!rc) rc = model_file_open_any_type(&file, path, &why);
     if (!rc && tensors)
         table_add_tensors(&t, file);

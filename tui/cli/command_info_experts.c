@@ -74,8 +74,6 @@ static bool on_window(void *arg, int64_t window, int64_t of, double nll)
 static enum err_code counted_open(struct counted *x, struct err *why)
 {
     x->file = args_text(x->a, "--experts", NULL);
-    if (args_has(x->a, "--tensors"))
-        return err_set(why, ERR_USAGE, "--tensors and --experts exclude each other");
     enum err_code rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
     if (!rc) rc = cli_config_model(&x->path, x->a, &x->config, why);
     if (!rc) rc = model_file_open(&x->gguf, x->path, why);

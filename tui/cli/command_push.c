@@ -23,9 +23,9 @@ const struct cli_flag FLAGS_PUSH[] = {
     { .name = "--textfile", .value = "FILE",
       .help = "write the latest outcome of every experiment to this file, which ends in .prom, in the "
               "folder that prometheus-node-exporter reads" },
-    { .name = "--list", .help = "list the outcomes that are stored because they could not be sent, and why" },
-    { .name = "--retry", .help = "send the stored outcomes now; credentials are for --url only" },
-    { .name = "--drop", .value = "ID", .help = "delete a stored outcome without sending it; all: every one" },
+    { .name = "--list", .exclusive = true, .help = "list the outcomes that are stored because they could not be sent, and why" },
+    { .name = "--retry", .exclusive = true, .help = "send the stored outcomes now; credentials are for --url only" },
+    { .name = "--drop", .exclusive = true, .value = "ID", .help = "delete a stored outcome without sending it; all: every one" },
     TARGET_FLAGS("QDYNO_PUSH", "time for sending in all; what has not been sent then stays stored"),
     { .name = NULL },
 };

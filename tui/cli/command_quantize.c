@@ -33,19 +33,19 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
     { .name = "--calib", .value = "FILE",
       .help = "activations for methods that need them: a text, a file of `qdyno calibrate` or an imatrix; "
               "default: the bundled text" },
-    { .name = "--recover", .value = "HOW",
+    { .name = "--recover", .exclusive = true, .value = "HOW",
       .help = "then train the quantized weights to predict what IN predicts: "
               "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]; on the text of --calib or on "
               "stories" },
-    { .name = "--to", .value = "FORM", .kind = FLAG_CHOICE, .choices = EXPORT_NAMES,
+    { .name = "--to", .exclusive = true, .value = "FORM", .kind = FLAG_CHOICE, .choices = EXPORT_NAMES,
       .help = "write OUT as a Hugging Face folder that other programs load; IN must be an unquantized one" },
-    { .name = "--shard-size", .value = "BYTES", .kind = FLAG_BYTES,
+    { .name = "--shard-size", .needs = "--to", .value = "BYTES", .kind = FLAG_BYTES,
       .help = "with --to: largest weight file; default 4G" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "threads; default: all cores" },
     { .name = "--force", .help = "replace OUT if it exists; quantize IN although it has unknown parts" },
     { .name = "--dry-run", .help = "print the format of each tensor and write nothing" },
-    { .name = "--verify", .help = "with -R f32, f16 or bf16: prove that each value of OUT is the one that IN "
+    { .name = "--verify", .exclusive = true, .help = "with -R f32, f16 or bf16: prove that each value of OUT is the one that IN "
                                   "means, or the closest that the format holds; else exit status 5" },
     { .name = "--tensors", .help = "print one row for each tensor: format, bytes, error" },
     { .name = NULL },
@@ -263,9 +263,6 @@ static enum err_code source_check(struct quantizing *z, struct err *why)
 static enum err_code verify_check(const struct quantizing *z, struct err *why)
 {
     if (!args_has(z->a, "--verify")) return ERR_OK;
-    if (z->recovers)
-        return err_set(why, ERR_USAGE,
-                       "--verify and --recover exclude each other: recovery changes the values");
     for (int64_t i = 0; i < z->plan.count; i++)
         if (z->plan.tensors[i].quantized && format_bits_per_weight(z->plan.tensors[i].format) < 16)
             return err_set(
@@ -288,10 +285,7 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     z->exports = args_has(z->a, "--to");
-    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why)
-                       : args_has(z->a, "--shard-size")
-                           ? err_set(why, ERR_USAGE, "--shard-size needs --to: one GGUF file has no shards")
-                           : ERR_OK;
+    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why) : ERR_OK;
     if (!rc) rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = model_file_open(&z->source, z->in, why);

@@ -24,10 +24,10 @@ const struct cli_flag FLAGS_RUN[] = {
       .help = "tokens to generate; default 128, with --chat 1024 an answer" },
     { .name = "--chat",
       .help = "the text is a message: the model's chat template turns it into a prompt; without -p and -f, read messages from standard input, one a line" },
-    { .name = "--system", .value = "TEXT", .help = "with --chat: the system message" },
-    { .name = "--template", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
-    { .name = "--tools", .value = "FILE", .help = "with --chat: tools to offer, a JSON list as templates expect it" },
-    { .name = "--chat-template-kwargs", .value = "JSON",
+    { .name = "--system", .needs = "--chat", .value = "TEXT", .help = "with --chat: the system message" },
+    { .name = "--template", .needs = "--chat", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
+    { .name = "--tools", .needs = "--chat", .value = "FILE", .help = "with --chat: tools to offer, a JSON list as templates expect it" },
+    { .name = "--chat-template-kwargs", .needs = "--chat", .value = "JSON",
       .help = "with --chat: variables for the template, e.g. '{\"enable_thinking\": false}'" },
     FLAG_CONFIG_ROW,
     { .name = "--temp", .value = "T", .kind = FLAG_NUM, .max = 100,
@@ -398,12 +398,7 @@ static enum err_code chat_start(struct generation *x)
 static enum err_code chat_read_flags(struct generation *x, const struct cli_args *a, const char *text,
                                      size_t n, struct err *why)
 {
-    static const char *const NEED_CHAT[] = { "--system", "--template", "--tools", "--chat-template-kwargs" };
     const char *extra = args_text(a, "--chat-template-kwargs", NULL), *tools = args_text(a, "--tools", NULL);
-    for (size_t i = 0; i < COUNT_OF(NEED_CHAT) && !x->chat.on; i++)
-        if (args_has(a, NEED_CHAT[i]))
-            return err_set(why, ERR_USAGE, "%s needs --chat: without it the text is used as it is",
-                           NEED_CHAT[i]);
     if (!x->chat.on) return ERR_OK;
     if (text && strlen(text) != n)
         return err_set(why, ERR_USAGE, "the message contains a NUL byte after %zu bytes: expected text",

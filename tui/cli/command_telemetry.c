@@ -16,11 +16,11 @@
 /* clang-format off */
 const struct cli_flag FLAGS_TELEMETRY[] = {
     { .name = "--follow", .help = "write rows until Ctrl-C; -o csv (default) or jsonl" },
-    { .name = "--interval", .value = "MS", .kind = FLAG_INT, .min = 10, .max = SAMPLER_PERIOD_MAX_MS,
+    { .name = "--interval", .needs = "--follow", .value = "MS", .kind = FLAG_INT, .min = 10, .max = SAMPLER_PERIOD_MAX_MS,
       .help = "with --follow: milliseconds between rows, 10 to 60000; default 1000" },
-    { .name = "--count", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1e9,
+    { .name = "--count", .needs = "--follow", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1e9,
       .help = "with --follow: end after N rows" },
-    { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
+    { .name = "--for", .needs = "--follow", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "with --follow: end after this time, e.g. 10s" },
     { .name = "--metrics", .value = "A,B,...", .help = "only these sensors, in this order; default: all" },
     { .name = "--pid", .value = "PID", .kind = FLAG_INT, .min = 1, .max = INT32_MAX,
@@ -417,13 +417,9 @@ static int telemetry_follow(const struct cli_global *g, const struct cli_args *a
 
 static enum err_code flags_check(const struct cli_global *g, const struct cli_args *a, struct err *why)
 {
-    static const char *const ONLY_FOLLOWING[] = { "--interval", "--count", "--for" };
     const bool rows = g->output == OUTPUT_CSV || g->output == OUTPUT_JSONL;
     if (args_has(a, "--follow") && g->output_given && !rows)
         return err_set(why, ERR_USAGE, "-o %s: expected csv or jsonl with --follow", OUTPUT_NAMES[g->output]);
-    for (size_t i = 0; i < COUNT_OF(ONLY_FOLLOWING); i++)
-        if (args_has(a, ONLY_FOLLOWING[i]) && !args_has(a, "--follow"))
-            return err_set(why, ERR_USAGE, "%s needs --follow", ONLY_FOLLOWING[i]);
     const int pid = (int)args_int(a, "--pid", 0);
     if (pid && !args_has(a, "--machine") && kill(pid, 0) && errno == ESRCH)
         return err_set(why, ERR_USAGE, "--pid %d: no such process", pid);

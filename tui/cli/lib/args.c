@@ -366,6 +366,26 @@ static enum err_code flag_parse(struct cli_global *g, struct cli_args *a, int ar
     return flag_add(g, a, &m, value, why);
 }
 
+/* ERR_USAGE for flags that would be ignored silently: without the one that they are part of, or beside one
+ * that excludes them. */
+static enum err_code flags_together_check(const struct cli_args *a, struct err *why)
+{
+    const struct cli_flag *only = NULL;
+    for (int i = 0; i < a->given_count; i++) {
+        const struct cli_flag *f = a->given[i].flag;
+        const struct cli_flag *of = f->needs ? flag_find(a->command->flags, f->needs, strlen(f->needs))
+                                             : NULL;
+        if (of && !args_has(a, of->name))
+            return err_set(why, ERR_USAGE, "%s needs %s%s%s", f->name, of->name, of->value ? " " : "",
+                           of->value ? of->value : "");
+        if (f->exclusive && only && only != f)
+            return err_set(why, ERR_USAGE, "%s and %s exclude each other: give one of them", only->name,
+                           f->name);
+        if (f->exclusive) only = f;
+    }
+    return ERR_OK;
+}
+
 enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, struct err *why)
 {
     const struct command *dashboard = command_find("dashboard");
@@ -389,6 +409,7 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     if (g->help || g->version) return ERR_OK;
     enum err_code rc = plugins_load(g->plugin, g->plugin_count, why);
     if (!rc) rc = knobs_check(a, why);
+    if (!rc) rc = flags_together_check(a, why);
     return rc ? rc : argument_count_check(a, why);
 }
 

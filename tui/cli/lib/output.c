@@ -23,11 +23,12 @@ static struct column column_of_metric(const struct metric *m)
 static enum column_kind column_kind_of(const struct column *c)
 {
     static const enum column_kind KINDS[] = {
-        [JSON_FIELD_NUM] = COLUMN_NUM,   [JSON_FIELD_LOG_RATIO] = COLUMN_NUM,
-        [JSON_FIELD_INT] = COLUMN_INT,   [JSON_FIELD_INT_OR_NULL] = COLUMN_INT,
-        [JSON_FIELD_COUNT] = COLUMN_INT, [JSON_FIELD_ID] = COLUMN_INT,
-        [JSON_FIELD_BOOL] = COLUMN_BOOL, [JSON_FIELD_BYTES] = COLUMN_BYTES,
-        [JSON_FIELD_TEXT] = COLUMN_TEXT, [JSON_FIELD_WORDS] = COLUMN_TEXT,
+        [JSON_FIELD_NUM] = COLUMN_NUM,     [JSON_FIELD_LOG_RATIO] = COLUMN_NUM,
+        [JSON_FIELD_INT] = COLUMN_INT,     [JSON_FIELD_INT_OR_NULL] = COLUMN_INT,
+        [JSON_FIELD_COUNT] = COLUMN_INT,   [JSON_FIELD_ID] = COLUMN_INT,
+        [JSON_FIELD_BOOL] = COLUMN_BOOL,   [JSON_FIELD_BYTES] = COLUMN_BYTES,
+        [JSON_FIELD_TEXT] = COLUMN_TEXT,   [JSON_FIELD_WORDS] = COLUMN_TEXT,
+        [JSON_FIELD_STRING] = COLUMN_TEXT,
     };
     return c->of && c->kind == COLUMN_TEXT ? KINDS[c->value.kind] : c->kind;
 }
