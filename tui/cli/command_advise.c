@@ -255,8 +255,7 @@ static void note_model(struct table *t, const char *path)
     struct gguf *file = NULL;
     struct model_shape shape;
     if (!model_file_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) {
-        json_put_bool(t->extra, "random_weights", shape.random_weights);
-        json_put_bool(t->extra, "answers_unverified", shape.unknown > 0);
+        cli_put_cautions(t->extra, shape.random_weights, shape.unknown > 0);
         cli_note_cautions(t, shape.random_weights, shape.unknown > 0);
     }
     gguf_close(file);

@@ -161,9 +161,7 @@ static int print_for(const struct cli_global *g, const struct cli_args *a, const
         }
     } else {
         struct table t;
-        table_init(&t, &DOCUMENT_APPLY);
-        t.record = true;
-        json_t *row = table_row(&t);
+        json_t *row = table_record(&t, &DOCUMENT_APPLY);
         json_put_str(row, "model", model);
         json_put_str(row, "config", k->line);
         json_put_str(row, "for_program", target);
@@ -182,9 +180,7 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
     struct table t;
     struct str line = { 0 }, note = { 0 };
     struct err why = { 0 };
-    table_init(&t, &DOCUMENT_APPLY);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_APPLY);
     json_put_str(row, "model", model);
     json_put_str(row, "config", k ? k->line : NULL);
     if (k) {

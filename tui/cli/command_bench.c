@@ -108,8 +108,7 @@ static const struct column BENCH_COLUMNS[] = {
     KEY("memory_ratio", .kind = COLUMN_NUM),
     KEY("core_ratio", .kind = COLUMN_NUM),
     COL("disturbed", "disturbed", .kind = COLUMN_INT),
-    KEY("random_weights", .kind = COLUMN_BOOL),
-    KEY("answers_unverified", .kind = COLUMN_BOOL),
+    CAUTION_KEYS,
     COL("error", "error"),
 };
 
@@ -318,8 +317,8 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
     bench_put_server(row, b->server);
     json_decref(b->server);
     b->server = NULL;
-    json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
-    json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
+    cli_put_cautions(row, json_get_bool(about, "random_weights", false),
+                     json_get_bool(about, "answers_unverified", false));
     b->without_text |= !json_get_bool(about, "reads_text", true);
     if (item->why.code) json_put_str(row, "error", item->why.message);
     b->m.ok++;

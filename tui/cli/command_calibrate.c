@@ -60,8 +60,7 @@ static const struct column COLUMNS[] = {
     COL("inputs", "distinct inputs", .kind = COLUMN_INT),
     COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 1),
     COL("tok_s", "tokens/s", .kind = COLUMN_NUM, .digits = 1),
-    KEY("random_weights", .kind = COLUMN_BOOL),
-    KEY("answers_unverified", .kind = COLUMN_BOOL),
+    CAUTION_KEYS,
 };
 
 DOCUMENT(CALIBRATE, "qdyno.calibrate/1", COLUMNS, .record = true);
@@ -159,9 +158,7 @@ static bool calibrate_on_progress(void *ctx, double done)
 {
     struct calibrating *w = ctx;
     const double seconds = (double)(clock_ns() - w->start) * 1e-9;
-    progress_report(&w->progress,
-                    &(struct progress_figures){
-                        .done = done, .rate = NAN, .left_s = done > 0 ? seconds * (1 - done) / done : NAN },
+    progress_report(&w->progress, PROGRESS_AT(done, done > 0 ? seconds * (1 - done) / done : NAN),
                     "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
     return !cli_is_interrupted(w->g);
 }
@@ -174,17 +171,14 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
     struct table t;
     struct stat st;
     calibration_describe(c, &about);
-    table_init(&t, &DOCUMENT_CALIBRATE);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_CALIBRATE);
     json_put_str(row, "path", out);
     if (out && !stat(out, &st)) json_put_int(row, "file_bytes", st.st_size);
     json_put_str(row, "imatrix", args_text(a, "--imatrix", NULL));
     put_about(row, c);
     json_put_num(row, "seconds", seconds);
     json_put_num(row, "tok_s", (double)(about.sequences * about.tokens) / seconds);
-    json_put_bool(row, "random_weights", shape->random_weights);
-    json_put_bool(row, "answers_unverified", shape->unknown > 0);
+    cli_put_cautions(row, shape->random_weights, shape->unknown > 0);
     if (about.bundled_text)
         table_note(
             &t,

@@ -310,9 +310,7 @@ static int other_machine_show(const struct cli_global *g, const struct cli_args 
         return cli_fail(a, &why);
     }
     if (other_machine_open(&d, path, &why)) return cli_fail(a, &why);
-    table_init(&t, &DOCUMENT_DETECT);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_DETECT);
     put_machine(row, &d.machine);
     if (*d.recording.root) put_power(row, d.recording.root);
     put_ceilings(&t, row, d.ceilings_known ? &d.ceilings : NULL, false);
@@ -415,9 +413,7 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         return cli_fail(a, &why);
     }
     json_decref(ceilings);
-    table_init(&t, &DOCUMENT_DETECT);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_DETECT);
     put_machine(row, &m);
     json_put_str(row, "isa_usable", isa_names(usable, isa, sizeof isa));
     put_power(row, "");

@@ -73,15 +73,13 @@ struct eval {
 static bool eval_on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct eval *e = arg;
-    const struct progress_figures at = { .done = (double)chunk / (double)MAX(of, 1),
-                                         .rate = NAN,
-                                         .left_s = NAN };
     if (isnan(nll))
         progress_show(&e->m.progress, "%d/%d %s  greedy text %lld/%lld", e->m.at + 1, e->m.n, e->m.line,
                       (long long)chunk, (long long)of);
     else
-        progress_report(&e->m.progress, &at, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->m.at + 1,
-                        e->m.n, e->m.line, (long long)chunk, (long long)of, exp(nll));
+        progress_report(&e->m.progress, PROGRESS_AT((double)chunk / (double)MAX(of, 1), NAN),
+                        "%d/%d %s  window %lld/%lld  perplexity %.4f", e->m.at + 1, e->m.n, e->m.line,
+                        (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(e->m.g);
 }
 
@@ -175,8 +173,7 @@ static void put_result(struct eval *e, const char *path, const struct evaluation
     }
     json_put_num(row, "seconds", r->seconds);
     put_gate(e, row, r);
-    json_put_bool(row, "random_weights", random);
-    json_put_bool(row, "answers_unverified", unverified);
+    cli_put_cautions(row, random, unverified);
     e->random |= random;
     e->unverified |= unverified;
     e->m.ok++;

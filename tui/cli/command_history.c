@@ -183,21 +183,22 @@ const struct cli_flag FLAGS_SHOW[] = {
 };
 /* clang-format on */
 
+#define CELL(member) MEMBER(struct cell_row, member)
 static const struct column CELL_COLUMNS[] = {
-    COL("cell", "cell", .kind = COLUMN_INT),
-    COL("phase", "phase"),
-    COL("block", "block", .kind = COLUMN_INT),
+    COL("cell", "cell", CELL(id)),
+    COL("phase", "phase", MEMBER_AS(struct cell_row, phase, STRING)),
+    COL("block", "block", MEMBER_AS(struct cell_row, block, INT_OR_NULL)),
     COL("slot", "slot", .kind = COLUMN_INT),
     COL("arm", "arm"),
-    COL("config", "config"),
-    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 3),
+    COL("config", "config", MEMBER_AS(struct cell_row, config, STRING)),
+    COL("seconds", "seconds", .digits = 3, CELL(seconds)),
     METRIC_COLUMN(METRIC_PREFILL_RATE),
     METRIC_COLUMN(METRIC_DECODE_RATE),
     METRIC_COLUMN(METRIC_PERPLEXITY),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
-    COL("discarded", "discarded", .kind = COLUMN_BOOL),
-    COL("discard_reason", "reason"),
-    COL("error", "error"),
+    COL("discarded", "discarded", CELL(discarded)),
+    COL("discard_reason", "reason", CELL(discard_reason)),
+    COL("error", "error", CELL(error)),
 };
 
 DOCUMENT(CELLS, "qdyno.cells/1", CELL_COLUMNS, .members = "run.*");
@@ -206,15 +207,9 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
 {
     json_t *row = table_row(t);
     char arm[2] = { (char)('A' + c->arm % 26), 0 };
-    json_put_int(row, "cell", c->id);
-    json_put_str(row, "phase", c->phase);
-    if (c->block >= 0) {
-        json_put_int(row, "block", c->block);
-        json_put_int(row, "slot", c->slot);
-    }
+    document_put(&DOCUMENT_CELLS, row, struct cell_row, c);
+    if (c->block >= 0) json_put_int(row, "slot", c->slot);
     json_put_str(row, "arm", c->arm < 0 ? NULL : arm); /* the canary belongs to no arm */
-    json_put_str(row, "config", c->config);
-    json_put_num(row, "seconds", c->seconds);
     double value[METRIC_COUNT];
     for (int m = 0; m < METRIC_COUNT; m++) value[m] = (double)NAN;
     for (int i = 0; i < t->n_columns; i++) {
@@ -222,9 +217,6 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
         if (m) value[m - METRICS] = db_measurement_get(d, c->id, m->name);
     }
     table_put_metrics(t, row, value);
-    json_put_bool(row, "discarded", c->discarded);
-    json_put_str(row, "discard_reason", *c->discard_reason ? c->discard_reason : NULL);
-    json_put_str(row, "error", *c->error ? c->error : NULL);
 }
 
 /* The table that a finished run stored as its outcome. ERR_USAGE when it never finished. */

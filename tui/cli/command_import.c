@@ -39,10 +39,8 @@ static enum err_code on_step(void *ctx, int64_t done, int64_t count, struct err 
 {
     struct work *w = ctx;
     if (cli_is_interrupted(w->g)) return err_set(why, ERR_CANCELLED, "import was interrupted");
-    progress_report(
-        &w->progress,
-        &(struct progress_figures){ .done = (double)done / (double)count, .rate = NAN, .left_s = NAN },
-        "tensor %lld of %lld", (long long)done, (long long)count);
+    progress_report(&w->progress, PROGRESS_AT((double)done / (double)count, NAN), "tensor %lld of %lld",
+                    (long long)done, (long long)count);
     return ERR_OK;
 }
 

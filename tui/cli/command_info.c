@@ -168,7 +168,6 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     struct model_shape shape;
     char hex[HASH_HEX];
     json_t *row = table_row(t);
-    t->record = true;
     json_put_str(row, "path", gguf_path(g));
     enum err_code rc = model_shape_read(&shape, g, why);
     if (rc) return rc;

@@ -241,8 +241,7 @@ static void put_extra(struct counted *x)
     json_put_int(extra, "tokens", x->use.tokens);
     json_put_int(extra, "experts", x->use.experts);
     json_put_int(extra, "experts_used", x->use.used);
-    json_put_bool(extra, "random_weights", x->shape.random_weights);
-    json_put_bool(extra, "answers_unverified", x->shape.unknown > 0);
+    cli_put_cautions(extra, x->shape.random_weights, x->shape.unknown > 0);
     json_put(extra, "batches", json_incref(x->batches.rows));
     json_put(extra, "choices", choices_to_json(&x->use));
 }

@@ -37,11 +37,12 @@ const struct cli_flag FLAGS_METHODS[] = {
 
 /* ---------------------------------------------------------------- the list */
 
+#define METHOD(member) MEMBER(struct method, member)
 static const struct column LIST_COLUMNS[] = {
-    COL("method", "method"),
-    COL("help", "what it does"),
-    COL("good", "good at"),
-    COL("bad", "bad at"),
+    COL("method", "method", METHOD(name)),
+    COL("help", "what it does", METHOD(help)),
+    COL("good", "good at", METHOD(good)),
+    COL("bad", "bad at", METHOD(bad)),
     COL("formats", "formats"),
     COL("format", "format by default"),
     COL("bits", "bits per weight"),
@@ -139,10 +140,7 @@ static void put_method(json_t *row, const struct method *m)
     char needs[64];
     snprintf(needs, sizeof needs, "%s%s", NEEDS[method_needs(&p)],
              m->needs ? " (depends on parameters)" : "");
-    json_put_str(row, "method", m->name);
-    json_put_str(row, "help", m->help);
-    json_put_str(row, "good", m->good);
-    json_put_str(row, "bad", m->bad);
+    document_put(&DOCUMENT_METHODS, row, struct method, m);
     put_formats(row, m);
     json_put_str(row, "format", f ? f->name : NULL);
     put_bits(row, m);
@@ -154,16 +152,10 @@ static void put_method(json_t *row, const struct method *m)
 static void note_parameters(struct table *t, const struct method *m)
 {
     char values[256];
-    for (const struct param *p = m->params; p && p->name; p++) {
-        table_note(t, "  %s=%s   %s%s%s%s", p->name, p->otherwise, p->help, p->kind == VALUE_BOOL ? "" : "; ",
+    for (const struct param *p = m->params; p && p->name; p++)
+        table_note(t, "  %s=%s   %s%s%s%s%s", p->name, p->otherwise, p->help, p->kind == VALUE_BOOL ? "" : "; ",
                    p->kind == VALUE_BOOL ? "" : parameter_values_text(p, values, sizeof values),
-                   p->aliases ? "; also: " : "");
-        if (p->aliases) {
-            t->notes.len--; /* table_note ended the line, but the aliases belong to it */
-            t->notes.data[t->notes.len] = '\0';
-            table_note(t, "%s", p->aliases);
-        }
-    }
+                   p->aliases ? "; also: " : "", p->aliases ? p->aliases : "");
 }
 
 static enum err_code find_methods(const struct method **out, size_t cap, size_t *n, const struct cli_args *a,
@@ -235,8 +227,7 @@ static const struct column COLUMNS[] = {
     COL("top1_ratio", "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
     KEY("calibration"),
     COL("quantize_s", "seconds to make", .kind = COLUMN_NUM, .digits = 2),
-    KEY("random_weights", .kind = COLUMN_BOOL),
-    KEY("answers_unverified", .kind = COLUMN_BOOL),
+    CAUTION_KEYS,
     COL("error", "error"),
 };
 
@@ -271,11 +262,9 @@ struct measuring {
 static bool measuring_on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct measuring *m = arg;
-    progress_report(
-        &m->progress,
-        &(struct progress_figures){ .done = (double)chunk / (double)MAX(of, 1), .rate = NAN, .left_s = NAN },
-        "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1, m->n_configs, m->line,
-        (long long)chunk, (long long)of, exp(nll));
+    progress_report(&m->progress, PROGRESS_AT((double)chunk / (double)MAX(of, 1), NAN),
+                    "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1, m->n_configs, m->line,
+                    (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(m->g);
 }
 
@@ -390,8 +379,7 @@ static enum err_code config_measure_plan(struct measuring *m, const struct confi
     json_put_str(row, "model", cli_base_name(m->path));
     json_put_str(row, "config", m->line);
     json_put_str(row, "method", config_text(c, KNOB_METHOD));
-    json_put_bool(row, "random_weights", m->random);
-    json_put_bool(row, "answers_unverified", m->unverified);
+    cli_put_cautions(row, m->random, m->unverified);
     recipe_put_plan(row, p);
     if (!rc && !json_get_int(row, "tensors_quantized", 0) && !recipe_is_identity(c, m->source))
         rc = error_no_row_fits(c, why);

@@ -202,9 +202,7 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
         status = cli_fail(a, &why);
     } else {
         struct table t;
-        table_init(&t, &DOCUMENT_TEXTFILE);
-        t.record = true;
-        json_t *row = table_row(&t);
+        json_t *row = table_record(&t, &DOCUMENT_TEXTFILE);
         json_put_str(row, "textfile", path);
         json_put_int(row, "experiments", n);
         json_put_int(row, "bytes", (int64_t)e.text.len);
@@ -241,7 +239,6 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 }, second = { 0 };
     struct table t;
     table_init(&t, &DOCUMENT_PUSH);
-    t.record = true;
     t.skip_absent = true; /* rows of the receiver that was not asked for */
     t.skip_zero = true;   /* stored outcomes, of which there are mostly none */
     p.row = table_row(&t);

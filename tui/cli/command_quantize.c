@@ -102,8 +102,7 @@ static const struct column COLUMNS[] = {
     COL("threads", "threads", .kind = COLUMN_INT),
     COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 2),
     COL("weights_s", "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1),
-    KEY("random_weights", .kind = COLUMN_BOOL),
-    KEY("answers_unverified", .kind = COLUMN_BOOL),
+    CAUTION_KEYS,
 };
 
 DOCUMENT(QUANTIZE, "qdyno.quantize/1", COLUMNS, .record = true,
@@ -350,10 +349,7 @@ static bool quantizing_on_recovery(void *ctx, const struct recovery_progress *p)
 {
     struct recovery_monitor *m = ctx;
     if (p->phase == RECOVERY_TRAINING)
-        progress_report(&m->progress,
-                        &(struct progress_figures){ .done = (double)p->done / (double)MAX(p->of, 1),
-                                                    .rate = NAN,
-                                                    .left_s = p->left_s },
+        progress_report(&m->progress, PROGRESS_AT((double)p->done / (double)MAX(p->of, 1), p->left_s),
                         "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->done,
                         (long long)p->of, p->loss, figure_duration(p->left_s).text);
     else
@@ -452,8 +448,7 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     }
     json_put_int(row, "threads", z->threads);
     const bool known = !model_shape_read(&shape, z->source, NULL);
-    json_put_bool(row, "random_weights", known && shape.random_weights);
-    json_put_bool(row, "answers_unverified", known && shape.unknown);
+    cli_put_cautions(row, known && shape.random_weights, known && shape.unknown);
     json_put_bool(row, "bundled_text",
                   method_needs(&p) == CALIBRATION_NEEDED && !*config_text(&z->config, KNOB_CALIB));
     if (!made) return;
@@ -488,7 +483,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         sums = json_object();
     } else {
         table_init(&t, &DOCUMENT_QUANTIZE);
-        t.record = t.skip_absent = true;
+        t.skip_absent = true;
         sums = table_row(&t);
     }
     put_result(z, sums, made);

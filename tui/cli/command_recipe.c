@@ -288,9 +288,8 @@ static int searching_print(const struct searching *x)
 {
     const struct recipe_found *f = &x->found;
     struct table t;
-    table_init(&t, &DOCUMENT_RECIPE);
-    t.record = t.skip_absent = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_RECIPE);
+    t.skip_absent = true;
     json_put_str(row, "model", x->model);
     put_figures(row, f);
     char basis[2 * TEXT_LABEL];

@@ -310,9 +310,7 @@ static int generation_print(struct generation *x, const struct cli_args *a)
         return EXIT_DONE;
     }
     struct table t;
-    table_init(&t, &DOCUMENT_RUN);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_RUN);
     json_put_str(row, "text", str_text(&x->text));
     json_put_str(row, "stopped", x->stopped);
     json_put_int(row, "prompt_tokens", x->prompt.n);
@@ -322,8 +320,7 @@ static int generation_print(struct generation *x, const struct cli_args *a)
     row_put_metric(row, METRIC_PREFILL_RATE, prefill_rate);
     json_put_num(row, "decode_s", x->decode_s);
     row_put_metric(row, METRIC_DECODE_RATE, decode_rate);
-    json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
-    json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
+    cli_put_cautions(row, model_shape(x->model)->random_weights, model_shape(x->model)->unknown > 0);
     return cli_finish(x->g, a, &t, EXIT_DONE);
 }
 

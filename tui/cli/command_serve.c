@@ -173,16 +173,13 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     struct server_state state;
     server_read(x->server, &state);
     serve_url(&url, args_text(a, "--host", SERVE_HOST), port);
-    table_init(&t, &DOCUMENT_SERVE);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_SERVE);
     json_put_str(row, "url", str_text(&url));
     json_put_str(row, "model", x->name);
     json_put_bool(row, "chat", state.has_chat);
     json_put_int(row, "ctx_tokens", state.ctx);
     json_put_int(row, "max_sequences", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
-    json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
-    json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
+    cli_put_cautions(row, model_shape(x->model)->random_weights, model_shape(x->model)->unknown > 0);
     const int status = cli_print_now(g, a, &t, EXIT_DONE);
     table_done(&t);
     str_free(&url);

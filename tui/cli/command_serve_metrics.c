@@ -46,9 +46,7 @@ static int address_print(const struct cli_global *g, const struct cli_args *a, c
     struct str url = { 0 };
     const bool v6 = strchr(listen, ':') != NULL;
     str_printf(&url, "http://%s%s%s:%d/metrics", v6 ? "[" : "", listen, v6 ? "]" : "", port);
-    table_init(&t, &DOCUMENT_SERVE_METRICS);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_SERVE_METRICS);
     json_put_str(row, "url", str_text(&url));
     json_put_str(row, "listen", listen);
     json_put_int(row, "port", port);

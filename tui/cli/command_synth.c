@@ -122,8 +122,7 @@ static enum err_code check_arch(const struct synth_options *o, struct err *why)
 
 static void synth_on_progress(void *ctx, double done)
 {
-    progress_report(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                    "writing %.0f %%", done * 100);
+    progress_report(ctx, PROGRESS_AT(done, NAN), "writing %.0f %%", done * 100);
 }
 
 int command_synth(const struct cli_global *g, const struct cli_args *a)
@@ -152,9 +151,7 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     if (rc) return cli_fail(a, &why);
     struct table t;
     struct stat st;
-    table_init(&t, &DOCUMENT_SYNTH);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_SYNTH);
     json_put_str(row, "path", a->arg[0]);
     json_put_str(row, "arch", synth_arch_name(&o));
     json_put_str(row, "shape", o.shape->name);

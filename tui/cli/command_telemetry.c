@@ -62,17 +62,18 @@ static enum err_code sensors_choose(struct chosen *c, const struct cli_args *a, 
 
 /* ---------------------------------------------------------------- one reading */
 
+#define SENSOR(member) MEMBER(struct metric, member)
 static const struct column COLUMNS[] = {
-    COL("name", "sensor"),
+    COL("name", "sensor", SENSOR(name)),
     KEY("value", .kind = COLUMN_NUM),
     COL("text", "value"),
-    KEY("unit"),
+    KEY("unit", SENSOR(unit)),
     COL("period_ms", "period ms", .kind = COLUMN_INT),
-    KEY("least_period_ms", .kind = COLUMN_INT),
-    COL("source", "source"),
+    KEY("least_period_ms", SENSOR(least_ms)),
+    COL("source", "source", SENSOR(reads)),
     KEY("state"),
     KEY("absent"),
-    COL("help", "meaning"),
+    COL("help", "meaning", SENSOR(help)),
 };
 
 DOCUMENT(TELEMETRY, "qdyno.telemetry/1", COLUMNS,
@@ -140,16 +141,12 @@ static void table_fill_row(json_t *row, const struct telemetry *t, const struct 
     char text[64];
     bool denied;
     telemetry_absence(t, id, &denied);
-    json_put_str(row, "name", m->name);
+    document_put(&DOCUMENT_TELEMETRY, row, struct metric, m);
     sensor_put_value(row, "value", id, v);
     json_put_str(row, "text", isnan(v) ? NULL : sensor_value_text(v, m->unit, text, sizeof text));
-    json_put_str(row, "unit", m->unit);
     json_put_int(row, "period_ms", p->ms[id] ? p->ms[id] : m->period_ms);
-    json_put_int(row, "least_period_ms", m->least_ms);
-    json_put_str(row, "source", m->reads);
     json_put_str(row, "state", !isnan(v) ? "ok" : denied ? "denied" : "absent");
     json_put_str(row, "absent", isnan(v) ? absence_text(t, id) : NULL);
-    json_put_str(row, "help", m->help);
 }
 
 /* For people: sensors that are missing for the same reason share one note. */

@@ -216,9 +216,7 @@ static json_t *losses_json(const struct train_report *r)
 static int report_print(const struct cli_global *g, const struct cli_args *a, const struct train_report *r)
 {
     struct table t;
-    table_init(&t, &DOCUMENT_TRAIN);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_TRAIN);
     json_put_str(row, "path", a->arg[0]);
     document_put(&DOCUMENT_TRAIN, row, struct train_report, r);
     json_put(t.extra, "losses", losses_json(r));

@@ -287,19 +287,20 @@ static enum err_code rules_read(struct alert_rules *r, const struct cli_args *a,
     return rc;
 }
 
+#define ALERT(member) MEMBER(struct alert, member)
 static const struct column ALERT_COLUMNS[] = {
-    COL("alert", "alert"),
+    COL("alert", "alert", ALERT(name)),
     COL("severity", "severity"),
     KEY("signal"),
     KEY("comparison"),
     KEY("threshold", .kind = COLUMN_NUM),
     COL("limit", "fires"),
     KEY("clear", .kind = COLUMN_NUM),
-    COL("for_s", "after s", .kind = COLUMN_NUM),
-    KEY("keep_s", .kind = COLUMN_NUM),
+    COL("for_s", "after s", ALERT(for_s)),
+    KEY("keep_s", ALERT(keep_s)),
     COL("actions", "actions"),
-    COL("meaning", "meaning"),
-    KEY("todo"),
+    COL("meaning", "meaning", ALERT(meaning)),
+    KEY("todo", ALERT(todo)),
 };
 
 DOCUMENT(ALERTS, "qdyno.alerts/1", ALERT_COLUMNS);
@@ -333,33 +334,30 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
         if (SIGNALS[x->signal].unit == ALERT_UNIT_YES) snprintf(limit, sizeof limit, "when true");
         if (r->off[i]) snprintf(limit, sizeof limit, "off");
         json_t *row = table_row(&t);
-        json_put_str(row, "alert", x->name);
+        document_put(&DOCUMENT_ALERTS, row, struct alert, x);
         json_put_str(row, "severity", GRADES[x->grade]);
         json_put_str(row, "signal", SIGNALS[x->signal].name);
         json_put_str(row, "comparison", x->side == SIDE_ABOVE ? "above" : "below");
         if (!r->off[i]) json_put_num(row, "threshold", x->threshold);
         json_put_str(row, "limit", limit);
         if (!r->off[i]) json_put_num(row, "clear", x->clear);
-        json_put_num(row, "for_s", x->for_s);
-        json_put_num(row, "keep_s", x->keep_s);
         json_put_str(row, "actions", action_words(x->actions, actions, sizeof actions));
-        json_put_str(row, "meaning", x->meaning);
-        json_put_str(row, "todo", x->todo);
     }
     return cli_finish(g, a, &t, EXIT_DONE);
 }
 
+#define PAST(member) MEMBER(struct alert_row, member)
 static const struct column PAST_COLUMNS[] = {
     COL("since", "since (UTC)"),
     COL("ended", "ended (UTC)"),
-    COL("alert", "alert"),
-    COL("severity", "severity"),
-    COL("subject", "subject"),
-    KEY("value", .kind = COLUMN_NUM),
-    KEY("threshold", .kind = COLUMN_NUM),
-    COL("text", "message"),
+    COL("alert", "alert", PAST(name)),
+    COL("severity", "severity", PAST(grade)),
+    COL("subject", "subject", PAST(subject)),
+    KEY("value", PAST(value)),
+    KEY("threshold", PAST(threshold)),
+    COL("text", "message", MEMBER_AS(struct alert_row, text, STRING)),
     COL("reason", "how it ended"),
-    KEY("machine"),
+    KEY("machine", MEMBER_AS(struct alert_row, machine, STRING)),
 };
 
 DOCUMENT(ALERT_LIST, "qdyno.alert_list/1", PAST_COLUMNS);
@@ -383,14 +381,8 @@ static int print_past(const struct cli_global *g, const struct cli_args *a)
         json_t *row = table_row(&t);
         json_put_str(row, "since", clock_iso8601(x->since_ms, when, sizeof when));
         if (x->ended_ms) json_put_str(row, "ended", clock_iso8601(x->ended_ms, when, sizeof when));
-        json_put_str(row, "alert", x->name);
-        json_put_str(row, "severity", x->grade);
-        json_put_str(row, "subject", *x->subject ? x->subject : NULL);
-        json_put_num(row, "value", x->value);
-        json_put_num(row, "threshold", x->threshold);
-        json_put_str(row, "text", x->text);
+        document_put(&DOCUMENT_ALERT_LIST, row, struct alert_row, x);
         json_put_str(row, "reason", x->ended_ms ? x->ended : NULL);
-        json_put_str(row, "machine", x->machine);
     }
     if (!n) table_note(&t, "no alert has fired yet");
     status = cli_finish(g, a, &t, EXIT_DONE);

@@ -79,6 +79,10 @@ enum err_code cli_model_open(struct model **out, const struct cli_global *g, con
 /* What a model with random weights means for quality figures. */
 extern const char RANDOM_WEIGHTS[];
 
+/* The same in documents: the keys, and their values. */
+#define CAUTION_KEYS                                                                                         \
+    KEY("random_weights", .kind = COLUMN_BOOL), KEY("answers_unverified", .kind = COLUMN_BOOL)
+void cli_put_cautions(json_t *row, bool random_weights, bool answers_unverified);
 /* The notes under every table whose figures come from a model with random weights, or from one with unknown
  * parts (force=on). */
 void cli_note_cautions(struct table *t, bool random_weights, bool answers_unverified);

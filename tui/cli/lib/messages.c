@@ -21,6 +21,12 @@ const char *cli_word_shown(const char *word, char buf[HTTP_SHOWN_MAX])
 
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
 
+void cli_put_cautions(json_t *row, bool random_weights, bool answers_unverified)
+{
+    json_put_bool(row, "random_weights", random_weights);
+    json_put_bool(row, "answers_unverified", answers_unverified);
+}
+
 void cli_note_cautions(struct table *t, bool random_weights, bool answers_unverified)
 {
     if (random_weights) table_note(t, "%s", RANDOM_WEIGHTS);

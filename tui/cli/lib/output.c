@@ -75,6 +75,12 @@ json_t *table_row(struct table *t)
     return list_row(t->rows);
 }
 
+json_t *table_record(struct table *t, const struct document *document)
+{
+    table_init(t, document);
+    return table_row(t);
+}
+
 static bool notes_have(const char *notes, const char *line)
 {
     const size_t n = strlen(line);

@@ -129,7 +129,9 @@ struct table_style {
 void table_init(struct table *t, const struct document *document);
 /* Adds a row, to be filled with json_put_*. Borrowed. */
 json_t *table_row(struct table *t);
-/* The same for any list. */
+/* table_init, and the only row. */
+json_t *table_record(struct table *t, const struct document *document);
+/* table_row for any list. */
 json_t *list_row(json_t *list);
 /* Adds the members of *from, a struct of this type, that are columns of the document to a row. */
 #define document_put(document, row, type, from)                                                              \

@@ -204,8 +204,7 @@ bool recipe_progress_show(void *arg, double done)
                         "%.40s  %.0f %%  %.1fM weights/s  ETA %s", p->what, done * 100,
                         p->rate * (double)p->weights * 1e-6, left);
     } else {
-        progress_report(p->progress, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                        "%.40s  %.0f %%", p->what, done * 100);
+        progress_report(p->progress, PROGRESS_AT(done, NAN), "%.40s  %.0f %%", p->what, done * 100);
     }
     return !cli_is_interrupted(p->global);
 }
