@@ -265,7 +265,18 @@ struct rule_case {
     int64_t memory_limit; /* 0: the machine's memory */
     /* of the model on this machine; NULL: a described machine, on which nothing can be measured */
     const struct evidence *evidence;
+    /* The fewest threads that are predicted to decode nearly as fast as all, and both rates. threads 0: all
+     * are needed, or it is unknown. */
+    struct case_threads {
+        int threads;
+        double tok_s, all_tok_s;
+    } enough;
 };
+/* Predicts `enough` by the predictions that configs are ranked by, so that a rule agrees with the list. The
+ * fields `machine`, `ceilings` and `reference` must be set; `what` is what the reference was predicted for.
+ * Errors: as predict. */
+enum err_code rule_case_find_enough(struct rule_case *c, const struct gguf *g, const struct predict_for *what,
+                                    struct err *why);
 /* Memory that the case has for a model: the limit, or that of the GPU or the machine. <= 0: unknown. */
 int64_t rule_case_memory(const struct rule_case *c);
 /* The result of one rule for one case. */
@@ -285,6 +296,7 @@ int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c);
 struct trouble_case {
     const struct machine *machine;
     const double *row;          /* [METRIC_SENSOR_COUNT], the second of two samples; NAN: unknown */
+    const char *busiest;        /* the other programs that use the CPUs (machine_busiest); NULL, "": unknown */
     const struct run_row *runs; /* from the database, newest first */
     int n_runs;
     bool devices_known; /* false: OpenCL could not be queried */

@@ -260,8 +260,13 @@ static void check_troubles(const struct health_case *c)
         telemetry_close(t);
     }
     if (!db_open(&db, c->db_path, NULL)) db_run_list(db, NULL, LATEST, &runs, &n_runs, NULL);
+    char busiest[256] = "";
+    if (row[METRIC_OTHERS_BUSY] > 0) /* no program is named where none is found */
+        machine_busiest(busiest, sizeof busiest, "", &(struct own_processes){ 1, { getpid() } },
+                        BUSIEST_WINDOW_MS);
     const struct trouble_case now = { .machine = c->machine,
                                       .row = row,
+                                      .busiest = busiest,
                                       .runs = runs,
                                       .n_runs = n_runs,
                                       .devices_known = c->devices_known,

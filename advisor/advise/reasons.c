@@ -67,9 +67,15 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
 
 void advice_set_reason(const struct adviser *a, struct advice *v)
 {
-    const struct prediction *p = &v->prediction, *r = &a->reference;
+    struct prediction own = v->prediction;
+    const struct prediction *p = &own, *r = &a->reference;
     char now[16], then[16];
     struct str s = { 0 };
+    struct err ignored;
+    /* measured rates replaced the predicted ones; a ratio of a measured to a predicted rate says nothing */
+    if ((v->decode.runs || v->prefill.runs) &&
+        adviser_predict(a, &own, &v->config, v->prediction.on_gpu, &ignored))
+        own = v->prediction;
     reason_add_evidence(a, v, &s);
     str_from_bytes(p->plan.decode_read_bytes, now, sizeof(now));
     str_from_bytes(r->plan.decode_read_bytes, then, sizeof(then));
@@ -101,8 +107,8 @@ void advice_set_reason(const struct adviser *a, struct advice *v)
                       p->decode_tok_s / other.decode_tok_s);
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
     if (threads && adviser_predict_with(a, &other, &v->config, "threads", "0"))
-        reason_append(&s, "%d of %d cores reach %.0f %% of the decode rate of all cores", threads,
-                      machine_usable_cores(a->machine), 100 * p->decode_tok_s / other.decode_tok_s);
+        reason_append(&s, "%d of %d cores are predicted to reach %.0f %% of the decode rate of all cores",
+                      threads, machine_usable_cores(a->machine), 100 * p->decode_tok_s / other.decode_tok_s);
     if (!s.len) {
         if (p->in_cache)
             reason_append(

@@ -103,6 +103,24 @@ static bool case_is_quantized(const struct rule_case *c)
     return f && format_bits_per_weight(f) < 16;
 }
 
+/* Were the limits of this machine measured while other programs took part of it? A rule whose condition is
+ * one of these limits says so. */
+static bool case_is_loaded(const struct rule_case *c)
+{
+    return c->ceilings->others_busy_ratio > CEILINGS_LOADED_RATIO;
+}
+
+static void finding_add_load(struct rule_finding *f, const struct rule_case *c)
+{
+    const size_t n = strlen(f->evidence);
+    if (case_is_loaded(c))
+        snprintf(
+            f->evidence + n, sizeof f->evidence - n,
+            "; measured while other programs used %.0f %% of the processors (qdyno detect --probe repeats "
+            "it)",
+            100 * c->ceilings->others_busy_ratio);
+}
+
 /* ---------------------------------------------------------------- NVIDIA */
 
 static bool rule_fp8(struct rule_finding *f, const struct rule_case *c)
@@ -281,12 +299,14 @@ static bool rule_numa(struct rule_finding *f, const struct rule_case *c)
         "the pages of a file lie on the node that read them first, so threads of %d nodes share one node's memory channels",
         c->machine->numa_nodes);
     const double node = ceilings_node_bytes_s(c->ceilings);
-    if (node > 0)
+    if (node > 0) {
         SET(f->evidence,
             "%d NUMA nodes: all threads read %.3g GB/s from the memory of one node, %.3g GB/s from their own nodes",
             c->machine->numa_nodes, node * 1e-9, c->ceilings->read_bytes_s_all * 1e-9);
-    else
+        finding_add_load(f, c);
+    } else {
         SET(f->evidence, "%d NUMA nodes, %d cores", c->machine->numa_nodes, c->machine->cores);
+    }
     finding_set_ab(f, c, "default numa=interleave numa=replicate numa=local", "tg64");
     return true;
 }
@@ -341,34 +361,53 @@ static bool finding_set_effect(struct rule_finding *f, const struct rule_case *c
     return true;
 }
 
-/* The smallest number of threads that reads 95 % of what all threads read; 0: all of them, or not measured.
- */
-static int enough_readers(const struct machine_ceilings *c)
+enum err_code rule_case_find_enough(struct rule_case *c, const struct gguf *g, const struct predict_for *what,
+                                    struct err *why)
 {
-    if (!(c->read_bytes_s_all > 0) || c->threads_all < 2) return 0;
-    if (c->read_bytes_s_1 >= 0.95 * c->read_bytes_s_all) return 1;
-    for (int i = 0; i < c->reads; i++)
-        if (c->read[i].bytes_s >= 0.95 * c->read_bytes_s_all && c->read[i].threads < c->threads_all)
-            return c->read[i].threads;
-    return 0;
+    static const double NEARLY = 0.95;
+    const struct machine_ceilings *k = c->ceilings;
+    c->enough = (struct case_threads){ .all_tok_s = c->reference->decode_tok_s };
+    for (int i = -1; i < k->reads; i++) { /* -1: one thread */
+        const int threads = i < 0 ? 1 : k->read[i].threads;
+        struct prediction p;
+        struct config config;
+        char value[16];
+        if (threads >= k->threads_all) continue;
+        config_default(&config);
+        snprintf(value, sizeof value, "%d", threads);
+        enum err_code rc = config_set(&config, KNOBS[KNOB_THREADS].key, value, why);
+        if (!rc) rc = predict(&p, g, &config, c->machine, k, what, why);
+        if (rc) return rc;
+        if (!(p.decode_tok_s >= NEARLY * c->enough.all_tok_s)) continue;
+        c->enough.threads = threads;
+        c->enough.tok_s = p.decode_tok_s;
+        return ERR_OK;
+    }
+    return ERR_OK;
 }
 
 /* The pool's threads: where they run, and how many are of use. */
 static bool rule_pool(struct rule_finding *f, const struct rule_case *c)
 {
-    const int cores = machine_usable_cores(c->machine), enough = enough_readers(c->ceilings);
+    const int cores = machine_usable_cores(c->machine);
+    const struct case_threads *x = &c->enough;
     char arms[96];
     if (!c->evidence || case_on_gpu(c) || cores < 2) return false;
     if (finding_set_effect(f, c, KNOB_AFFINITY) || finding_set_effect(f, c, KNOB_THREADS)) return true;
-    if (enough) {
-        SET(f->advice, "try threads=%d for decoding: more threads wait for the memory", enough);
+    /* other programs can take the cores that further threads would have used: then nothing follows */
+    if (x->threads && !case_is_loaded(c)) {
+        SET(f->advice, "try threads=%d for decoding: more threads wait for the memory", x->threads);
         SET(f->reason,
-            "decoding reads all weights for each token, and %d of %d threads already read%s as fast", enough,
-            c->ceilings->threads_all, enough == 1 ? "s" : "");
-        SET(f->evidence, "qdyno detect --probe: %d thread%s %.3g GB/s, %d read %.3g GB/s", enough,
-            enough == 1 ? " reads" : "s read", ceilings_read_bytes_s(c->ceilings, enough) * 1e-9,
-            c->ceilings->threads_all, c->ceilings->read_bytes_s_all * 1e-9);
-        snprintf(arms, sizeof arms, "default threads=%d", enough);
+            "decoding reads all weights for each token: %d of %d threads are predicted to reach %.0f %% of the "
+            "decode rate of all",
+            x->threads, c->ceilings->threads_all, 100 * x->tok_s / x->all_tok_s);
+        SET(f->evidence,
+            "predicted: %d thread%s %.3g tok/s, %d %.3g tok/s; qdyno detect --probe: %d read %.3g GB/s, %d read "
+            "%.3g GB/s",
+            x->threads, str_plural(x->threads), x->tok_s, c->ceilings->threads_all, x->all_tok_s, x->threads,
+            ceilings_read_bytes_s(c->ceilings, x->threads) * 1e-9, c->ceilings->threads_all,
+            c->ceilings->read_bytes_s_all * 1e-9);
+        snprintf(arms, sizeof arms, "default threads=%d", x->threads);
     } else {
         SET(f->advice, "measure whether bound threads are faster: affinity=compact or affinity=spread");
         SET(f->reason, "a bound thread keeps its caches, but cannot leave a core that another program uses");
@@ -411,6 +450,7 @@ static bool rule_narrow_memory(struct rule_finding *f, const struct rule_case *c
         0.9 * bandwidth / 10 * 1e-9);
     SET(f->reason, "each token reads all weights once, and this machine reads %.3g GB/s", bandwidth * 1e-9);
     SET(f->evidence, "read bandwidth of all threads");
+    finding_add_load(f, c);
     finding_set_ab(f, c, "default q4_0 --quality", "tg64");
     return !case_is_quantized(c);
 }

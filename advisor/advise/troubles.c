@@ -57,11 +57,16 @@ static bool find_little_memory(struct trouble *t, const struct trouble_case *c)
 static bool find_busy_cpus(struct trouble *t, const struct trouble_case *c)
 {
     if (!(c->row[METRIC_OTHERS_BUSY] > 0.1)) return false;
+    const bool named = c->busiest && *c->busiest;
     trouble_set(
         t,
-        "speeds measured now are those beside this load, and are reported so: for others wait, or stop these "
-        "programs (see top)",
-        "other programs use %.0f %% of the CPUs", 100 * c->row[METRIC_OTHERS_BUSY]);
+        named
+            ? "speeds measured now are those beside this load, and are reported so: for others wait, or stop these "
+              "programs"
+            : "speeds measured now are those beside this load, and are reported so: for others wait, or stop these "
+              "programs (see top)",
+        "other programs use %.0f %% of the CPUs%s%s", 100 * c->row[METRIC_OTHERS_BUSY], named ? ": " : "",
+        named ? c->busiest : "");
     return true;
 }
 

@@ -181,6 +181,9 @@ json_t *cell_echo(const struct experiment_state *s, int turns_repeats, const jso
 /* Stores by how much the predictions for each arm missed what the run measured. Nothing for a run that did
  * not finish, evaluates or trains. */
 enum err_code experiment_residuals(struct experiment *x, struct err *why);
+/* False where most blocks of the arm were disturbed: its rates are those of the load beside it, and would
+ * make later predictions wrong (`bench` leaves such runs out, too). Pure. */
+bool experiment_arm_teaches(const struct experiment_state *s, int arm);
 
 /* ---------------------------------------------------------------- the running experiment */
 

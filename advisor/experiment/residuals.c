@@ -3,6 +3,13 @@
 
 #include <math.h>
 
+bool experiment_arm_teaches(const struct experiment_state *s, int arm)
+{
+    const struct run_load load = experiment_run_load(
+        s, MAX(arm, 1)); /* A's blocks are those of each challenger */
+    return 2 * load.undisturbed >= load.blocks;
+}
+
 enum err_code experiment_residuals(struct experiment *x, struct err *why)
 {
     const struct experiment_state *s = &x->state;
@@ -15,7 +22,7 @@ enum err_code experiment_residuals(struct experiment *x, struct err *why)
     for (int i = 0; i < s->spec.arms && !rc; i++) {
         const struct experiment_arm *arm = &s->arm[i];
         const char *named = config_text(&s->spec.config[i], KNOB_MODEL);
-        if (arm->failed || config_is_foreign(&s->spec.config[i])) continue;
+        if (arm->failed || config_is_foreign(&s->spec.config[i]) || !experiment_arm_teaches(s, i)) continue;
         const struct run_observation l = {
             .machine = &x->machine,
             .ceilings = x->run.ceilings,

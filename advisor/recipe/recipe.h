@@ -115,6 +115,7 @@ struct sensitivities {
     struct sensitive_tensor *tensor;
     int n;
     int measured, estimated, of; /* number of pairs of tensor and format */
+    bool too_short;              /* the error is a budget that does not cover what has to be done */
 };
 
 struct sensitivity_options {
@@ -202,6 +203,7 @@ struct recipe_found {
     bool random_weights; /* the results then say nothing about quality */
     bool answers_unverified;
     char reason[256]; /* why it does not beat; "" otherwise */
+    bool too_short;   /* recipe_search failed because its budget does not cover what has to be done */
 };
 
 /* Search a recipe. A recipe that is not better is no error (see beats). Errors: those of

@@ -426,6 +426,7 @@ static enum err_code search_measure(struct search *x, struct err *why)
         .progress_ctx = o->progress_ctx
     };
     enum err_code rc = sensitivities_measure(&x->s, &s, why);
+    x->out->too_short = x->s.too_short;
     if (!rc) rc = sensitivities_items(&x->items, &x->s, why);
     if (rc) return rc;
     snprintf(x->out->model_sha256, sizeof x->out->model_sha256, "%s", x->s.model_sha256);

@@ -69,7 +69,8 @@ static void tensor_describe(struct sensitive_tensor *x, const struct sensitiviti
     }
 }
 
-static enum err_code tensors_list(struct sensitivities *s, struct err *why)
+/* path: of the model, for the command that helps. */
+static enum err_code tensors_list(struct sensitivities *s, const char *path, struct err *why)
 {
     const int64_t all = gguf_tensor_count(s->source);
     bool some = false;
@@ -81,8 +82,10 @@ static enum err_code tensors_list(struct sensitivities *s, struct err *why)
         if (!is_float(t->format))
             return err_set(
                 why, ERR_USAGE,
-                "tensor '%s' is already quantized (%s): give the model in f32, f16 or bf16, because a second rounding error would hide in the first",
-                t->name, t->format->name);
+                "tensor '%s' is already quantized (%s): expected a model in f32, f16 or bf16, because a second rounding "
+                "error would hide in the first; use the original file, or make one, which has the losses of this one: "
+                "qdyno quantize %s OUT.gguf -R f16",
+                t->name, t->format->name, path);
         struct sensitive_tensor *x = &s->tensor[s->n++];
         tensor_describe(x, s, t);
         for (int k = 0; k + 1 < s->formats; k++) {
@@ -125,7 +128,7 @@ static enum err_code sensitivities_prepare(struct sensitivities *s, const struct
     enum err_code rc = formats_read(s, o->formats, why);
     if (!rc) rc = model_file_open(&s->source, o->model_path, why);
     if (!rc) rc = model_identity(s->source, s->model_sha256, why);
-    if (!rc) rc = tensors_list(s, why);
+    if (!rc) rc = tensors_list(s, o->model_path, why);
     if (rc) return rc;
     name_basis(s, o);
     if (o->db) rc = db_sensitivity_list(o->db, s->model_sha256, s->basis, &rows, &n, why);
@@ -136,12 +139,15 @@ static enum err_code sensitivities_prepare(struct sensitivities *s, const struct
 
 /* ---------------------------------------------------------------- measuring */
 
+enum { STEP_S = 10 }; /* seconds: proposed budgets are multiples of it */
+
 struct asking {
     const struct sensitivity_options *o;
     struct sensitivities *s;
     struct model *reference, *candidate;
     struct logit_cache logit_cache;
     int64_t begun_ns, weights; /* weights: of the searched tensors */
+    double window_s;           /* one window of one model */
     char what[160];
     int done;
 };
@@ -215,19 +221,46 @@ static double reserved_s(const struct asking *a, double spent, int n)
     return all <= 0.5 * o->budget_s ? all : fmax(0.5 * o->budget_s, later_s(a, spent, n, o->later_least));
 }
 
-/* After the first measurement: does the budget cover what follows in any case? */
-static enum err_code budget_check(const struct asking *a, double measuring, struct err *why)
+/* Measuring one loss, with the reference where it is the first; NAN: how long a window takes is not known. */
+static double pair_s(const struct asking *a)
+{
+    return a->window_s * (double)a->o->windows * (a->done ? 1 : 2);
+}
+
+/* Before the first measurement: one window of the model tells whether the budget covers a measurement, or has
+ * losses of an earlier search, and what follows in any case. The first window also reads the file, so where
+ * it is too slow, a second one decides. */
+static enum err_code budget_foresee(struct asking *a, struct err *why)
 {
     const struct sensitivity_options *o = a->o;
-    const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
-    const double least = later_s(a, measuring, 1, o->later_least);
-    if (spent + least <= o->budget_s) return ERR_OK;
+    struct perplexity ignored;
+    double spent = 0, first = 0, least = 0;
+    snprintf(a->what, sizeof a->what, "the time of a window");
+    for (int i = 0; i < 2; i++) {
+        const int64_t begun = clock_ns();
+        const enum err_code rc = eval_perplexity(&ignored, a->reference, o->text.text, o->text.n, o->ctx, 1,
+                                                 measure_progress, a, why);
+        if (rc) return rc;
+        a->window_s = (double)(clock_ns() - begun) * 1e-9;
+        spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
+        first = a->done ? 0 : pair_s(a);
+        least = first + later_s(a, 2 * a->window_s * (double)o->windows, 1, o->later_least);
+        if (spent + least <= o->budget_s) return ERR_OK;
+    }
+    a->s->too_short = true;
     return err_set(
         why, ERR_USAGE,
-        "the budget of %.6g s is too short: loading and the first of %d measurements took %.0f s on this "
-        "machine now, and checking the recipe takes at least %.0f s: use --budget %.0f, or a smaller model; "
-        "what was measured is kept",
-        o->budget_s, a->s->of, spent, least, ceil(2 * (spent + least)));
+        "the budget of %.6g s is too short: as fast as this machine is now, loading the model and a window of the text took %.1f s, and "
+        "measuring %d of %d losses and checking the recipe takes at least %.0f s: use --budget %.0fs, or a smaller "
+        "model; %d of the losses are stored, and are not measured again",
+        o->budget_s, spent, a->done ? 0 : 1, a->s->of, least, STEP_S * ceil(2 * (spent + least) / STEP_S),
+        a->done);
+}
+
+static bool has_time_for_one(const struct asking *a, double spent)
+{
+    const double windows_s = 2 * a->window_s * (double)a->o->windows;
+    return spent + pair_s(a) + later_s(a, windows_s, 1, a->o->later_least) <= a->o->budget_s;
 }
 
 /* Measure one format of every tensor before a second one of any: one measurement allows estimates of the
@@ -248,8 +281,10 @@ static enum err_code pairs_measure(struct asking *a, struct err *why)
             if (x->bytes[k] < 0 || !x->swappable || x->measured[k]) continue;
             const double measuring = (double)(clock_ns() - begun) * 1e-9;
             if (measured && spent > a->o->budget_s - reserved_s(a, measuring, measured)) return ERR_OK;
+            /* losses of an earlier search may leave time for the check alone */
+            if (!measured && a->done && !has_time_for_one(a, spent)) return ERR_OK;
             rc = pair_measure(a, x, k, why);
-            if (!rc && ++measured == 1) rc = budget_check(a, (double)(clock_ns() - begun) * 1e-9, why);
+            if (!rc) measured++;
         }
     }
     return rc;
@@ -281,6 +316,7 @@ static enum err_code sensitivities_run(struct sensitivities *s, const struct sen
     for (int t = 0; t < s->n; t++) a.weights += tensor_weights(s->tensor[t].source);
     enum err_code rc = model_open_as_is(&a.reference, &a, why);
     if (!rc) rc = model_open_as_is(&a.candidate, &a, why);
+    if (!rc) rc = budget_foresee(&a, why);
     if (!rc) rc = pairs_measure(&a, why);
     logit_cache_done(&a.logit_cache);
     model_close(a.reference);

@@ -159,7 +159,7 @@ static bool quality_first(const struct tuning *t, int i, double chance, double b
 bool tune_next(const struct tuning *t, const struct tune_bounds *b, struct tune_choice *out)
 {
     const int leader = tune_best(t, -1);
-    const double left_s = tune_best(t, 0) > 0 ? b->left_s : b->all_left_s;
+    const double left_s = leader > 0 ? b->left_s : b->all_left_s;
     const double weight = fmax(TUNE_WEIGHTS[t->task.o->goal].speed, 1e-3);
     double best = 0, most = 0, mean, sd;
     if (leader >= 0) {
@@ -184,13 +184,17 @@ bool tune_next(const struct tuning *t, const struct tune_bounds *b, struct tune_
                                : isnan(t->costs.quality.seconds) ? 1
                                                                  : t->costs.quality.seconds) +
                               tune_make_s(t, i);
-        if (improvement < b->least || need_s > left_s) continue;
+        const bool again = c->timings && tune_quality_known(c); /* another timing of it */
+        const double takes_s = again ? t->costs.timing.seconds : need_s;
+        if (improvement < b->least || takes_s > left_s) continue;
         const double rate = improvement / fmax(need_s, 1e-3 + 0.25 * (isnan(t->costs.timing.seconds)
                                                                           ? 1
                                                                           : t->costs.timing.seconds));
         if (rate <= most) continue;
         most = rate;
-        *out = (struct tune_choice){ .candidate = i, .leads = i == leader, .improvement = improvement };
+        *out = (struct tune_choice){
+            .candidate = i, .leads = i == leader, .improvement = improvement, .seconds = takes_s
+        };
     }
     if (out->candidate < 0) return false;
     out->quality = quality_first(t, out->candidate, tune_feasibility(t, out->candidate), best);

@@ -39,12 +39,20 @@ double tune_reserve_s(const struct tuning *t)
     return fmin(fmax(needed, SHARE_LEAST * whole), SHARE_MOST * whole); /* fmax: NAN is the least */
 }
 
+enum { STEP = 10 }; /* seconds: proposed budgets are multiples of it */
+
 double tune_enough_s(const struct tuning *t, int arms, double more_s)
 {
-    enum { STEP = 10 }; /* seconds */
     const double again_s = t->costs.start.seconds > 0 ? arms * t->costs.start.seconds : 0;
     const double rest_s = isnan(more_s) ? tune_confirm_s(t, arms, true) : 1.2 * more_s + again_s;
     return STEP * ceil((tune_spent(t) + rest_s) / STEP);
+}
+
+double tune_enough_for_race_s(const struct tuning *t, double next_s)
+{
+    static const double SLACK = 2; /* the machine may be slower then, and more than one may be measured */
+    const double least = tune_enough_s(t, 2, NAN) + SLACK * next_s; /* NAN: nothing was timed yet */
+    return STEP * ceil(fmax(least, 2 * t->task.o->budget_s) / STEP);
 }
 
 int tune_control_blocks(const struct tuning *t, int arms)

@@ -46,6 +46,7 @@ static void confirm_read(struct tuning *t, const struct experiment_state *s, int
     r->winner = t->known.list[finalist[best]];
     if (s->spec.arms == 3) r->runner_up = t->known.list[finalist[3 - best]];
     r->effect = s->comparison[best].effect;
+    r->alpha = s->comparison[best].alpha;
     r->gain = score_gain(t, &r->winner, r->effect);
     r->verdict = s->comparison[best].verdict;
     r->noise_floor = s->noise_floor;

@@ -277,6 +277,7 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
     r->winner = f->seen[index[k]];
     r->confirm_run = s->run_id;
     r->effect = r->gain = c->effect;
+    r->alpha = c->alpha;
     r->verdict = s->verdict == VERDICT_INVALID ? VERDICT_INVALID : c->verdict;
     r->noise_floor = s->noise_floor;
     r->blocks = c->blocks;

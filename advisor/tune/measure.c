@@ -117,6 +117,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
     c->rate = c->normalized_rate = c->normalized_sd = c->score = NAN;
+    c->expected_rate = c->expected_score = NAN;
     const bool same = !strcmp(answer, "default");
     c->kld = c->kld_se = same ? 0 : NAN;
     c->ppl_ratio = same ? 1 : NAN;
@@ -244,6 +245,7 @@ enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct 
         snprintf(t->known.list[i].error, sizeof t->known.list[i].error, "%s", failed.message);
     }
     c.failure = failed; /* code 0 when there is none */
+    t->known.list[i].judged = true;
     tune_add_cost(t, i, &t->costs.quality, c.seconds);
     rc = answer_add(t, i, &a, why);
     return rc ? rc : answer_store(t, &a, &c, why);
@@ -278,6 +280,7 @@ static enum err_code cell_restore(struct tuning *t, const struct cell_row *row, 
     tune_average(&t->costs.quality.seconds, ++t->costs.quality.n, row->seconds);
     for (i = 0; i < t->known.n; i++) /* any candidate with these answers, to update the regression */
         if (t->known.list[i].index >= 0 && t->known.list[i].answer == answer_hash(a.line)) break;
+    if (i < t->known.n) t->known.list[i].judged = true;
     return answer_add(t, i < t->known.n ? i : -1, &a, why);
 }
 

@@ -161,6 +161,9 @@ double tune_reserve_s(const struct tuning *t);
 /* A whole budget with which the search ends, if the confirmation takes so many seconds more. NAN: as many as
  * a new one takes. */
 double tune_enough_s(const struct tuning *t, int arms, double more_s);
+/* A whole budget with which a race that the budget ended goes on: enough for a next measurement of so many
+ * seconds and a confirmation, and at least twice the given one. */
+double tune_enough_for_race_s(const struct tuning *t, double next_s);
 /* The number of A/A blocks that a confirmation of so many arms has time for, as in struct experiment_spec. */
 int tune_control_blocks(const struct tuning *t, int arms);
 
@@ -190,6 +193,11 @@ char *tune_change(char *buf, size_t size, const struct tune_result *r);
 /* Why nothing that was measured replaces the current configuration, as the end of a sentence: the best
  * measured one is slower, or what rules it out, or that nothing else was measured and why. */
 void tune_explain_kept(char *buf, size_t size, const struct tuning *t);
+
+/* Store the estimates that choose the finalists with all timed candidates. */
+void tune_keep_expected(struct tuning *t);
+/* Fill t->out->passed, after the decision. */
+void tune_explain_passed(struct tuning *t);
 
 /* ---------------------------------------------------------------- run.c */
 
@@ -286,6 +294,7 @@ struct tune_choice {
     bool quality;       /* measure its answers, otherwise its speed */
     bool leads;         /* it is the best so far */
     double improvement; /* expected, of the score */
+    double seconds;     /* expected, of all that is to be measured of it */
 };
 /* What limits the choice. Seconds: of the race, and of the whole budget; until a candidate beats the current
  * configuration, a measurement may use the time that is kept for the confirmation. */

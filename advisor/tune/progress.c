@@ -79,7 +79,7 @@ static void board_update(struct tuning *t)
     for (int i = 0; i < t->known.n; i++) {
         const struct tune_candidate *c = &t->known.list[i];
         now->timed += i > 0 && c->timings > 0;
-        if (!c->timings && !c->failed) continue;
+        if (!c->timings && !c->failed && !c->judged) continue;
         const struct ranked_candidate r = candidate_rank(t, i);
         int at = n < TUNE_BOARD ? n++ : TUNE_BOARD;
         while (at > 0 && ranked_before(&r, &best[at - 1])) {

@@ -16,7 +16,7 @@ static void put_speed(struct str *s, const struct tune_result *r)
 {
     const double lower = stats_percent(r->effect.lower), upper = stats_percent(r->effect.upper);
     if (lower > 0 || upper < 0) {
-        experiment_put_change(s, r->effect, r->noise_floor, 0.05,
+        experiment_put_change(s, r->effect, r->noise_floor, r->alpha,
                               &(struct change_words){ "faster", "slower", "" });
         return;
     }
@@ -24,7 +24,7 @@ static void put_speed(struct str *s, const struct tune_result *r)
     put_percent(s, lower);
     str_append(s, " slower and ");
     put_percent(s, upper);
-    str_append(s, " faster (95 %)");
+    str_printf(s, " faster (%.3g %%)", 100 * (1 - r->alpha));
 }
 
 static void put_memory(struct str *s, const struct tune_result *r)
@@ -40,6 +40,7 @@ static void put_memory(struct str *s, const struct tune_result *r)
 /* Settings such as the number of threads leave the answers as they are: nothing had to be measured. */
 static void put_quality(struct str *s, const struct tune_result *r)
 {
+    char text[TEXT_LABEL];
     if (r->random_weights)
         str_append(s, "; the model has random weights, so quality means nothing");
     else if (r->winner.same_answers)
@@ -47,7 +48,8 @@ static void put_quality(struct str *s, const struct tune_result *r)
     else if (isnan(r->winner.kld))
         str_append(s, "; quality not measured");
     else
-        str_printf(s, "; quality loss %.2g nats (KL divergence) on %s", r->winner.kld, r->text);
+        str_printf(s, "; quality loss %.2g nats (KL divergence) on %s", r->winner.kld,
+                   quality_text_label(text, r->text, r->text_sha256));
     if (r->accuracy_limit > 0 && !isnan(r->winner.accuracy_lower))
         str_printf(s, ", %+.2g %% right answers (95 %%: %+.2g to %+.2g)", 100 * r->winner.accuracy_change,
                    100 * r->winner.accuracy_lower, 100 * r->winner.accuracy_upper);

@@ -14,6 +14,7 @@ enum { SEARCH_WINDOWS = 6, FINAL_WINDOWS = 24 };
 /* The race ends when no measurement promises this much score: a third of a per cent of speed; a tenth when
  * nothing will be confirmed. */
 static const double IMPROVEMENT_MIN = 0.003, IMPROVEMENT_MIN_UNCONFIRMED = 0.001;
+enum { TIMINGS_MAX = 3 }; /* with a confirmation, further timings of the leader are left to it */
 /* a candidate with a smaller predicted chance to stay within the limits is pruned */
 static const double FEASIBLE_MIN = 0.02;
 
@@ -31,6 +32,23 @@ static bool candidate_fits(const struct tuning *t, const struct prediction *p)
 {
     return p->fits &&
            (t->task.o->limits.memory_bytes <= 0 || p->plan.total <= t->task.o->limits.memory_bytes);
+}
+
+/* Does this one run as the current configuration does, because it names the number of threads that is the
+ * default here? Its timings would differ by noise alone. */
+static bool runs_as_current(const struct tuning *t, const struct config *config)
+{
+    struct config two[] = { *t->task.o->current, *config };
+    for (int i = 0; i < 2; i++) {
+        struct config *c = &two[i];
+        if (config_choice(c, KNOB_NUMA) != NUMA_OFF) return false; /* it has defaults of its own */
+        const int64_t threads = config_int(c, KNOB_THREADS);
+        if (config_resolve_int(c, KNOB_THREADS, threads > 0 ? threads : machine_threads(t->task.o->machine),
+                               NULL))
+            return false;
+        c->given[KNOB_THREADS] = true;
+    }
+    return config_same(&two[0], &two[1]);
 }
 
 /* List every configuration that fits into memory; the current one is [0]. */
@@ -53,6 +71,11 @@ static enum err_code candidates_list(struct tuning *t, struct err *why)
         config_line(&config, line, sizeof line);
         if (!strcmp(line, t->known.list[0].line)) {
             t->known.list[0].index = i; /* it is a point of the space: its measurements inform others */
+            continue;
+        }
+        if (runs_as_current(t, &config)) {
+            snprintf(t->out->alike, sizeof t->out->alike, "%s", line);
+            if (t->known.list[0].index < 0) t->known.list[0].index = i;
             continue;
         }
         if (config_predict(&p, t, &config, &ignored) || !candidate_fits(t, &p)) continue;
@@ -198,7 +221,6 @@ static bool quality_matters(const struct tuning *t)
 
 static enum err_code race_run(struct tuning *t, struct err *why)
 {
-    enum { TIMINGS_MAX = 3 }; /* with a confirmation, further timings of the leader are left to it */
     enum err_code rc = ERR_OK;
     t->now.phase = TUNE_PHASE_RACE;
     tune_explain(t, "the current configuration, which a winner must beat");
@@ -215,7 +237,7 @@ static enum err_code race_run(struct tuning *t, struct err *why)
                                             .all_left_s = all_left_s,
                                             .most_timings = later_s > 0 ? TIMINGS_MAX : INT_MAX };
         struct tune_choice next;
-        if (bounds.left_s <= 0 || !tune_next(t, &bounds, &next)) break;
+        if (bounds.all_left_s <= 0 || !tune_next(t, &bounds, &next)) break;
         choice_explain(t, &next);
         rc = next.quality ? tune_measure_quality(t, next.candidate, race_windows(t), why)
                           : tune_measure_speed(t, next.candidate, why);
@@ -361,6 +383,20 @@ static bool confirm_has_time(struct tuning *t, int *second)
     return false;
 }
 
+/* Nothing that was measured may replace the current configuration. Where only the budget ended the race, the
+ * search can go on with a larger one. */
+static void result_keep(struct tuning *t)
+{
+    const struct tune_bounds unlimited = {
+        .least = IMPROVEMENT_MIN, .left_s = INFINITY, .all_left_s = INFINITY, .most_timings = TIMINGS_MAX
+    };
+    struct tune_result *r = t->out;
+    struct tune_choice next;
+    r->unfinished = !t->task.o->search_only && tune_next(t, &unlimited, &next);
+    if (r->unfinished) r->enough_s = tune_enough_for_race_s(t, next.seconds);
+    tune_explain_kept(r->because, sizeof r->because, t);
+}
+
 static enum err_code confirm_run_all(struct tuning *t, struct err *why)
 {
     int winner = -1, second = -1;
@@ -368,11 +404,12 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
     struct experiment_state *s = calloc(1, sizeof *s);
     enum err_code rc = spec && s ? finalists_measure(t, &winner, &second, why)
                                  : err_set(why, ERR_NOMEM, "out of memory for an experiment");
+    if (!rc) tune_keep_expected(t);
     t->out->current = t->known.list[0];
     t->out->keep = *t->task.o->current;
     if (!rc && winner > 0) t->out->winner = t->known.list[winner];
     if (!rc && second > 0) t->out->runner_up = t->known.list[second];
-    if (!rc && winner <= 0) tune_explain_kept(t->out->because, sizeof t->out->because, t);
+    if (!rc && winner <= 0) result_keep(t);
     const bool confirms = !rc && winner > 0 && confirm_has_time(t, &second);
     tune_release(t);
     if (confirms) {
@@ -419,6 +456,7 @@ static enum err_code result_list_measured(struct tuning *t, struct err *why)
         r->seen[r->n_seen++] = *c;
     }
     r->judged = t->known.answers;
+    tune_explain_passed(t);
     qsort(r->seen, (size_t)r->n_seen, sizeof *r->seen, candidate_compare);
     return ERR_OK;
 }
@@ -456,6 +494,7 @@ static enum err_code search_finish(struct tuning *t, enum err_code rc, struct er
     json_put_int(o, "confirm_run", r->confirm_run);
     json_put_num(o, "spent_s", r->seconds);
     if (r->unfinished) json_put_num(o, "enough_s", r->enough_s);
+    if (r->stopped) json_put_num(o, "enough_s", t->task.o->budget_s); /* it may be more than at first */
     const struct run_outcome outcome = { .state = r->stopped || r->unfinished ? "stopped"
                                                   : rc                        ? "failed"
                                                                               : "done",
@@ -485,9 +524,11 @@ static void search_free(struct tuning *t)
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why)
 {
     struct tune_options resolved = *o;
-    *out = (struct tune_result){
-        .effect = { NAN, NAN, NAN }, .gain = { NAN, NAN, NAN }, .noise_floor = NAN, .enough_s = NAN
-    };
+    *out = (struct tune_result){ .effect = { NAN, NAN, NAN },
+                                 .alpha = 0.05,
+                                 .gain = { NAN, NAN, NAN },
+                                 .noise_floor = NAN,
+                                 .enough_s = NAN };
     enum err_code rc = options_check(o, why);
     if (rc) return rc;
     if (tune_is_foreign(o->current, o->space)) return tune_foreign(out, o, why);

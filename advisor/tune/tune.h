@@ -136,8 +136,12 @@ struct tune_candidate {
     /* accuracy minus that of the unchanged file, and its paired 95 % interval; NAN: not measured */
     double accuracy_change, accuracy_lower, accuracy_upper;
     bool quality_failed, accuracy_failed, failed; /* could not be measured */
+    bool judged; /* its quality was measured, not that of another one with the same answers */
     char error[160];
     double score; /* by goal; NAN: unknown */
+    /* the estimates that chose the finalists: from all timings, pulled towards what similar configurations
+     * measured; NAN: none were chosen, or it was not timed */
+    double expected_rate, expected_score;
 };
 
 /* The phases of a search, in their order. The first and the last are the caller's: tune() never reports them.
@@ -179,17 +183,28 @@ struct tune_progress {
     int64_t confirm_run;
 };
 
-enum { TUNE_BECAUSE = 512 };
+enum { TUNE_BECAUSE = 512, TUNE_PASSED = 3 };
+/* A timed candidate that looks faster than those of the confirmation, and why it was not compared. */
+struct tune_passed {
+    char line[CONFIG_LINE];
+    double rate;
+    char why[300];
+};
 struct tune_result {
     int64_t run_id, confirm_run; /* 0: none */
     /* number of configurations: all; after pruning; timed; answers measured */
     int64_t space, fitting, raced, judged;
     char left_out[128], doubles[256];
+    char
+        alike[CONFIG_LINE]; /* not tried, because the current configuration runs with the same settings; "" */
     struct tune_candidate current, winner, runner_up; /* line "": none */
     struct config keep;          /* the winner if it wins, otherwise the current configuration */
     struct tune_candidate *seen; /* [n_seen] every measured candidate, best first; owned: tune_result_free */
     int n_seen;
+    struct tune_passed passed[TUNE_PASSED]; /* the fastest first */
+    int n_passed;
     struct interval effect; /* ln(winner / current) of the metric, from the confirmation */
+    double alpha;           /* error probability of this interval: 0.05, less with a runner-up */
     struct interval gain;   /* of the score: from the intervals of the effect and of KL divergence */
     enum verdict verdict;   /* about speed */
     double noise_floor;     /* of the confirmation's A/A control */

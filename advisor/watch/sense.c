@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static double ratio_or_nan(double part, double whole)
 {
@@ -85,9 +86,17 @@ int signals_from_sensors(const struct sensor_state *s, struct signal_value out[S
 
 const char *scale_suggestion(double busy, double waiting, char *buf, size_t size)
 {
-    const double target = 0.65, load = busy * (1 + (waiting > 0 ? waiting : 0));
+    const double target = 0.65, more = waiting > 0.01 ? waiting : 0;
+    char waits[64] = "";
+    /* all factors are shown, so that a reader can compute the result */
+    if (more > 0)
+        snprintf(waits, sizeof waits, ", and programs waited for a CPU %.3g %% of the time", 100 * more);
     snprintf(buf, size,
              "%.3g %% busy%s: about %.1f times the capacity of this machine would reduce it to %.0f %%",
-             100 * busy, waiting > 0.01 ? " and programs wait for CPUs" : "", load / target, 100 * target);
+             100 * busy, waits, busy * (1 + more) / target, 100 * target);
+    if (more > 0) {
+        const size_t n = strlen(buf);
+        snprintf(buf + n, size - n, " (%.3g x %.3g / %.3g)", busy, 1 + more, target);
+    }
     return buf;
 }

@@ -144,7 +144,7 @@ static void alert_begin(struct watch *w, const struct alert *a, struct alert_ins
     struct err why;
     struct alert_row row;
     struct notice_row notice = { 0 };
-    char suggestion[192] = "";
+    char suggestion[256] = "";
     alert_row_fill(&row, w, a, x);
     if (a->actions & ACTION_SUGGEST)
         scale_suggestion(x->state.value, a->signal == SIGNAL_BUSY ? w->psi_cpu : NAN, suggestion,
@@ -262,8 +262,11 @@ void watch_read_sensors(struct watch *w)
 {
     struct gpu_reading gpu[MACHINE_GPUS];
     struct signal_value sense[SIGNAL_VALUES_MAX];
+    int pid;
+    /* The load of a measurement is qdyno's own, also where another process of it measures. */
+    const bool measuring = w->schedule.measuring || db_run_is_locked(w->db, &pid);
     struct sensor_state in = {
-        .gpu = gpu, .measuring = w->schedule.measuring, .disk_free_bytes = watch_disk_free(w), .stale_s = NAN
+        .gpu = gpu, .measuring = measuring, .disk_free_bytes = watch_disk_free(w), .stale_s = NAN
     };
     const int64_t now = clock_ns();
     if (w->schedule.sensed_ns && (w->setup.o.once || now - w->schedule.sensed_ns < (int64_t)TICK_MS * 900000))
@@ -282,7 +285,7 @@ void watch_read_sensors(struct watch *w)
     w->psi_cpu = in.row[METRIC_PSI_CPU];
     const int n = signals_from_sensors(&in, sense);
     for (int i = 0; i < n; i++) watch_feed(w, sense[i].signal, sense[i].subject, sense[i].value);
-    for (int i = 0; i < SIGNAL_COUNT && !w->setup.o.once && !w->schedule.measuring; i++) {
+    for (int i = 0; i < SIGNAL_COUNT && !w->setup.o.once && !measuring; i++) {
         const double unknown_s = alerts_unknown_s(&w->alerts, (enum signal_id)i, now);
         if (!isnan(unknown_s)) watch_feed(w, SIGNAL_BLIND, SIGNALS[i].name, unknown_s);
     }

@@ -78,7 +78,8 @@ static enum err_code unit_check(const struct quantization *q, const struct unit 
         return err_set(
             why, ERR_USAGE,
             "tensor '%s' is already quantized (%s): if it were quantized again to %s, the loss of the first "
-            "quantization would not appear in the reported error; use an f32, f16 or bf16 file",
+            "quantization would not appear in the reported error; use an f32, f16 or bf16 file, such as `qdyno "
+            "quantize` makes of this one with -R f16",
             t->name, t->format->name, format->name);
     if (u->dequantizes && u->layer >= 0 && q->params.method && q->params.method->layer && has_parts(q, t))
         return err_set(why, ERR_USAGE,

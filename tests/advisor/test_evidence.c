@@ -311,22 +311,63 @@ static void vague_advice_is_moved_last(void **state)
 
 /* ---------------------------------------------------------------- rules that rest on an A/B */
 
-static struct rule_finding rule_found(const struct bench *b, const char *name,
-                                      const struct machine_ceilings *c, const struct evidence *e)
+/* `enough`: the fewest threads that are predicted to be fast enough; NULL: all are needed. */
+static struct rule_finding rule_found_of(const struct bench *b, const char *name,
+                                         const struct machine_ceilings *c, const struct evidence *e,
+                                         const struct case_threads *enough)
 {
     static struct rule_finding found[RULES_MAX];
     struct machine machine = { .cores = 4, .processors = 4, .memory_bytes = (int64_t)8 << 30 };
     struct prediction reference = { .plan = { .weights = 1 << 20, .total = 1 << 21 } };
+    const struct case_threads all = { 0 };
     struct model_shape shape = { .dominant_format = "f16" }; /* a file that recipes can be applied to */
     const int n = rules_apply(found, &(struct rule_case){ .model = b->model,
                                                           .shape = &shape,
                                                           .machine = &machine,
                                                           .ceilings = c,
                                                           .reference = &reference,
-                                                          .evidence = e });
+                                                          .evidence = e,
+                                                          .enough = enough ? *enough : all });
     for (int i = 0; i < n; i++)
         if (!strcmp(found[i].rule, name)) return found[i];
     return (struct rule_finding){ .rule = NULL };
+}
+
+static struct rule_finding rule_found(const struct bench *b, const char *name,
+                                      const struct machine_ceilings *c, const struct evidence *e)
+{
+    return rule_found_of(b, name, c, e, NULL);
+}
+
+/* The rule about threads follows the predictions that the list is ranked by, not the bandwidth alone. */
+static void enough_threads_are_predicted(void **state)
+{
+    const struct bench *b = *state;
+    struct err why = { 0 };
+    struct gguf *g = NULL;
+    struct config plain, two;
+    struct prediction all, fewer;
+    const struct predict_for what = { .ctx = 256 };
+    struct machine_ceilings k = b->ceilings;
+    struct rule_case c = { .machine = &b->machine, .ceilings = &k, .reference = &all };
+    config_default(&plain);
+    CHECK_OK(config_parse(&two, "threads=2", &why));
+    CHECK_OK(gguf_open(&g, b->model, &why));
+    k.reads = 1;
+    for (int slow = 0; slow < 2; slow++) { /* slow: arithmetic is the limit, though 2 threads read as fast */
+        k.read_bytes_s_1 = 4e9;
+        k.read[0] = (struct ceiling_read){ 2, 9.9e9 };
+        k.row[0].ops_s_1 = slow ? 1e9 : 1e13;
+        k.row[0].ops_s_all = 4 * k.row[0].ops_s_1;
+        CHECK_OK(predict(&all, g, &plain, &b->machine, &k, &what, &why));
+        CHECK_OK(predict(&fewer, g, &two, &b->machine, &k, &what, &why));
+        CHECK_OK(rule_case_find_enough(&c, g, &what, &why));
+        CHECK_EQ(fewer.decode_tok_s >= 0.95 * all.decode_tok_s, !slow);
+        CHECK_EQ(c.enough.threads, slow ? 0 : 2);
+        CHECK_NEAR(c.enough.all_tok_s, all.decode_tok_s, 1e-9);
+        if (!slow) CHECK_NEAR(c.enough.tok_s, fewer.decode_tok_s, 1e-9);
+    }
+    gguf_close(g);
 }
 
 static void settings_are_advised_by_their_runs(void **state)
@@ -345,9 +386,22 @@ static void settings_are_advised_by_their_runs(void **state)
     CHECK_CONTAINS(f.check, "default prefetch=populate --processes new");
     f = rule_found(b, "pool", &unknown, &e);
     CHECK_CONTAINS(f.check, "affinity=compact affinity=spread");
-    f = rule_found(b, "pool", &narrow, &e);
+    const struct case_threads two = { 2, 97, 100 };
+    f = rule_found_of(b, "pool", &narrow, &e, &two);
     CHECK_CONTAINS(f.advice, "threads=2");
-    CHECK_CONTAINS(f.evidence, "2 threads read 19.5 GB/s, 4 read 20 GB/s");
+    CHECK_CONTAINS(f.reason, "2 of 4 threads are predicted to reach 97 % of the decode rate of all");
+    CHECK_CONTAINS(f.evidence, "2 read 19.5 GB/s, 4 read 20 GB/s");
+    /* two threads read as fast, but are predicted to compute slower than four */
+    f = rule_found(b, "pool", &narrow, &e);
+    CHECK_CONTAINS(f.check, "affinity=compact affinity=spread");
+    /* beside other programs fewer threads are as fast because the others use the cores */
+    struct machine_ceilings busy = narrow;
+    busy.read_bytes_s_all = 19.6e9;
+    busy.others_busy_ratio = 0.8;
+    f = rule_found_of(b, "pool", &busy, &e, &two);
+    CHECK_CONTAINS(f.check, "affinity=compact affinity=spread");
+    f = rule_found(b, "narrow-memory", &busy, &e);
+    CHECK_CONTAINS(f.evidence, "measured while other programs used 80 % of the processors");
     evidence_free(&e);
 
     /* slower, by one run; a config that differs in more settings is no evidence */
@@ -394,7 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EVIDENCE_TEST(only_comparable_measurements_count), EVIDENCE_TEST(measured_rates_replace_predictions),
         EVIDENCE_TEST(the_result_of_a_search_ranks_first), EVIDENCE_TEST(vague_advice_is_moved_last),
-        EVIDENCE_TEST(settings_are_advised_by_their_runs),
+        EVIDENCE_TEST(settings_are_advised_by_their_runs), EVIDENCE_TEST(enough_threads_are_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,8 +145,12 @@ static void put_rules(struct str *s, const char *name, const char *model)
     CHECK_OK(model_shape_read(&shape, g, &why));
     const struct predict_for what = { .on_gpu = p.ceilings.gpu.read_bytes_s > 0 };
     CHECK_OK(predict(&reference, g, &plain, &p.machine, &p.ceilings, &what, &why));
-    const int n = rules_apply(found, &(struct rule_case){ "8b.gguf", &shape, &p.machine, &p.ceilings,
-                                                          &reference, GOAL_BALANCED, 0, NULL });
+    const int n = rules_apply(found, &(struct rule_case){ .model = "8b.gguf",
+                                                          .shape = &shape,
+                                                          .machine = &p.machine,
+                                                          .ceilings = &p.ceilings,
+                                                          .reference = &reference,
+                                                          .goal = GOAL_BALANCED });
     for (int i = 0; i < n; i++) {
         CHECK(*found[i].advice);
         CHECK(*found[i].reason);

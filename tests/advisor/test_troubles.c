@@ -11,6 +11,7 @@
 struct test_machine {
     struct machine machine;
     double row[METRIC_SENSOR_COUNT];
+    const char *busiest;
     struct run_row runs[2];
     int n_runs;
     struct device_info device;
@@ -33,6 +34,7 @@ static int machine_find_troubles(const struct test_machine *w, struct trouble ou
 {
     const struct trouble_case now = { .machine = &w->machine,
                                       .row = w->row,
+                                      .busiest = w->busiest,
                                       .runs = w->runs,
                                       .n_runs = w->n_runs,
                                       .devices_known = true,
@@ -85,6 +87,18 @@ static void each_sensor_finds_its_trouble(void **state)
         w.row[SIGNS[i].sensor] = SIGNS[i].value;
         expect_one(&w, SIGNS[i].found, SIGNS[i].advice);
     }
+}
+
+static void busy_programs_are_named(void **state)
+{
+    (void)state;
+    struct test_machine w;
+    machine_without_troubles(&w);
+    w.row[METRIC_OTHERS_BUSY] = 0.5;
+    w.busiest = "cc1 38 %, ffmpeg 12 %";
+    expect_one(&w, "other programs use 50 % of the CPUs: cc1 38 %, ffmpeg 12 %", "stop these programs");
+    w.busiest = "";
+    expect_one(&w, "other programs use 50 % of the CPUs", "see top");
 }
 
 static void machine_and_history(void **state)
@@ -164,9 +178,8 @@ static void board_without_opencl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_sensor_no_trouble),
-        cmocka_unit_test(each_sensor_finds_its_trouble),
-        cmocka_unit_test(machine_and_history),
+        cmocka_unit_test(no_sensor_no_trouble),          cmocka_unit_test(busy_programs_are_named),
+        cmocka_unit_test(each_sensor_finds_its_trouble), cmocka_unit_test(machine_and_history),
         cmocka_unit_test(board_without_opencl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -299,8 +299,21 @@ static void measurements_that_take_too_long_are_skipped(void **state)
     CHECK(tune_next(&t, &b,
                     &next)); /* nothing better was found yet: the time of the confirmation may be used */
     assert_int_equal(next.candidate, 3);
+    CHECK_EQ(next.seconds, 25);
+    list[1].failed = false; /* and where others were timed, but none is better */
+    list[1].rate = list[1].normalized_rate = 8;
+    b.left_s = -50;
+    CHECK(tune_next(&t, &b, &next));
+    assert_int_equal(next.candidate, 3);
     b.all_left_s = 10;
+    list[0].timings = list[1].timings = 3;
     CHECK(!tune_next(&t, &b, &next)); /* but never more than the budget */
+    list[0].timings = 1;
+    list[0].normalized_sd = 0.1;
+    CHECK(tune_next(&t, &b, &next)); /* another timing of the best takes time, too */
+    CHECK_EQ(next.seconds, 5);
+    b.all_left_s = 4;
+    CHECK(!tune_next(&t, &b, &next));
 }
 
 /* The faster candidate wins until its loss of right answers is known and not shown to be within the limit. */

@@ -205,7 +205,9 @@ static void the_suggestion_is_computed(void **state)
     (void)state;
     char buf[192];
     CHECK_CONTAINS(scale_suggestion(0.91, NAN, buf, sizeof buf), "91 % busy: about 1.4 times");
-    CHECK_CONTAINS(scale_suggestion(0.91, 0.5, buf, sizeof buf), "wait for CPUs: about 2.1 times");
+    CHECK_CONTAINS(scale_suggestion(0.91, 0.5, buf, sizeof buf),
+                   "91 % busy, and programs waited for a CPU 50 % of the time: about 2.1 times");
+    CHECK_CONTAINS(buf, "(0.91 x 1.5 / 0.65)"); /* which gives 2.1 */
 }
 
 /* ---------------------------------------------------------------- rounds */
@@ -398,6 +400,7 @@ static void an_alert_that_was_not_evaluated_does_not_count(void **state)
 struct busy_root {
     char path[320];
     _Atomic bool busy, stop;
+    _Atomic bool by_programs; /* programs of this machine take it instead */
     pthread_t thread;
 };
 
@@ -415,7 +418,9 @@ static void *busy_root_thread(void *arg)
         was = now;
         FILE *f = fopen(temporary, "w");
         if (!f) break;
-        fprintf(f, "cpu 0 0 0 %.0f 0 0 0 %.0f 0 0\ncpu0 0 0 0 %.0f 0 0 0 %.0f 0 0\n", idle, used, idle, used);
+        const double user = r->by_programs ? used : 0, stolen = used - user;
+        for (int i = 0; i < 2; i++)
+            fprintf(f, "cpu%s %.0f 0 0 %.0f 0 0 0 %.0f 0 0\n", i ? "0" : "", user, idle, stolen);
         if (fclose(f) || rename(temporary, name)) break;
         clock_sleep_ns(20000000);
     }
@@ -458,6 +463,28 @@ static void a_wait_for_quiet_ends_at_its_deadline(void **state)
     expect_event(b, "waiting for a quiet machine, at most 1 s: the hypervisor took processor time");
     expect_event(b, "not quiet in time: disturbed cells count from now on");
     expect_event(b, "3 of 3 cells were disturbed: the hypervisor took processor time");
+    busy_root_close(&root);
+}
+
+/* Bug: the load of an A/B in another process of qdyno fired the alert about busy CPUs. */
+static void the_load_of_another_measurement_is_no_alert(void **state)
+{
+    struct bench *b = *state;
+    struct busy_root root;
+    struct db *d;
+    struct err why;
+    busy_root_open(&root, b);
+    root.by_programs = true;
+    rules_enable_only(&b->o.rules, "busy", "busy");
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_run_lock(d, 1, &why));
+    (void)round_of(b);
+    CHECK_EQ(b->counts[WATCH_FIRING], 0);
+    db_unlock(d);
+    (void)round_of(b);
+    CHECK_EQ(b->counts[WATCH_FIRING], 1);
+    expect_event(b, "the CPUs are 100 % busy");
+    db_close(d);
     busy_root_close(&root);
 }
 
@@ -782,6 +809,7 @@ int main(void)
         T(failures_are_counted),
         T(another_measurement_postpones_the_round),
         T(an_alert_that_was_not_evaluated_does_not_count),
+        T(the_load_of_another_measurement_is_no_alert),
         T(a_wait_for_quiet_ends_at_its_deadline),
         T(a_wait_for_quiet_ends_when_it_is_quiet),
         T(a_stop_leaves_no_half_run),

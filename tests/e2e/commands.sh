@@ -185,10 +185,14 @@ expect 0 advise --matrix --goal quality --machine t4 -o json &&
 expect 0 advise --matrix -o json && # with the loss that was measured above
   json 'any(r["config"] == "q8_0" and (r["kld_mean"] or 0) > 0 for r in d["rows"])'
 expect 0 quantize "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/matrix-q8.gguf" -R q8_0
-expect 4 advise --matrix -m "$T/matrix-q8.gguf" && says err "needs a model of 16 or 32 bits: this one is q8_0"
+expect 4 advise --matrix -m "$T/matrix-q8.gguf" && says err "needs a model of 16 or 32 bits: this one is Q8_0"
+expect 0 advise --limit memory=1M && says out '^none of the [0-9]+ configs fits into 1.00M of memory: the smallest, '
 expect 0 advise --accuracy -o json && json 'd["schema"] == "qdyno.accuracy/1" and all(r["predicted"] > 0 and r["measured"] > 0 for r in d["rows"])'
 expect 0 fit --models -C q4_K --machine rpi5 -c 4096 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [True]'
 expect 0 fit --models -C f16 --machine t4 -c 8192 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [False]'
+expect 0 synth --arch gemma3 --shape tiny -R q8_0 "$T/window.gguf" # each line about windows names its config and saves memory
+expect 0 fit -m "$T/window.gguf" -c 256,4096 -C kv=q8_0 -C default && says out '^kv=q8_0: .* instead of .* at 4096 tokens' &&
+  says out '^default: .* at 4096 tokens' && ! grep -q 'at 256 tokens' "$T/out" || fail "fit names a saving of nothing"
 expect 0 fit -c 512 -o json && json 'd["rows"][0]["ctx_most"] > 512 and d["rows"][0]["kv_heads"] <= d["rows"][0]["heads"]'
 
 # tune ARGUMENTS...: status 0 if a config won, else 2

@@ -94,6 +94,7 @@ expect 0 --db "$DB" history --summary 36500d -o json &&
   json '[r["value"] for r in d["rows"] if (r["figure"], r["of"]) in (("run_s", "p50"), ("run_s", "max"))] == [1, 1]' &&
   json '[(r["of"], r["value"]) for r in d["rows"] if r["figure"] == "most_at_once"][2] == ("requests", None)'
 expect 0 --db "$DB" history --summary 1h && says out 'no run took place' && says out '\| ttft_s .*n/a'
+expect 0 --db "$DB" history --summary 36500d && says out '^\| figure +\| of +\| value' && says out 'most_at_once .* \(run [0-9]+\)' # no column of n/a
 expect 0 --db "$DB" history --summary 36500d --filter nothing -o csv && [ "$(head -1 "$T/out")" = "figure,of,reason,value,unit,shown,n,at,run" ] ||
   fail "the csv of a summary has other columns"
 expect 4 --db "$DB" history --summary && expect 4 --db "$DB" history --summary soon && says err '90s or 5m'

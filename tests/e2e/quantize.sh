@@ -106,7 +106,7 @@ expect 0 -o json quantize "$T/q8.gguf" "$T/back16.gguf" -R f16 --verify --tensor
   json 'sum(r["values_rounded"] for r in d["rows"]) == d["file"]["values_rounded"]'
 refused 4 'expected -R f32, f16 or bf16' -R q4_0 --verify
 refused 4 'exclude each other' -R f16 --verify --recover steps=1
-expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'already quantized .q8_0' && [ ! -e "$T/no.gguf" ]
+expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'already quantized .q8_0.*with -R f16' && [ ! -e "$T/no.gguf" ]
 expect 4 quantize "$IN" "$T/q8.gguf" -R q4_0 && says err '\-\-force'
 [ "$(hash_of "$T/q8.gguf")" = "$(hash_of "$T/q8t.gguf")" ] || fail "a refused run changed the file that was there"
 expect 4 quantize "$IN" "$IN" -R q8_0 --force && says err 'is also IN'

@@ -31,6 +31,9 @@ summary baseline check best q4_0 --budget 1s && json 'd["summary"]["verdict"] ==
 
 "$QDYNO" history --detect -q -o json >"$T/out" 2>"$T/err" && json 'list(d)[0] == "summary" and d["summary"]["exit_status"] == 0 and "series examined" in d["summary"]["text"]'
 
+# ---- what a run found is in the list
+expect 0 bench -p 0 -n 4 -r 1 -C default && expect 0 history --limit 1 && says out '\| result' && says out 'decoding [0-9.]+ ' &&
+  expect 0 history --limit 1 -o json && json '"decoding" in d["rows"][0]["result"]'
 # ---- labels
 expect 0 bench -p 0 -n 4 -r 1 --label branch=main --label "note=a b=\"c\"" -o json &&
   json 'd["labels"] == {"branch": "main", "note": "a b=\"c\""}' && run=$(value 'd["run"]')

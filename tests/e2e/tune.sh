@@ -52,8 +52,21 @@ expect 2 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --
 # ... whose number alone is enough to continue it: the blocks that it has count
 read -r short blocks < <(run_number)
 expect 0 show "$short" && says out 'should be enough'
+expect 0 show $((short + 1)) && says out "^quality: measured by the search .* qdyno show $short\$"
 "$QDYNO" tune --resume "$short" --dry-run -o json >"$T/out" 2>"$T/err"
 json 'd["run"] == '"$short"' and d["blocks"] >= '"$blocks"' and d["blocks"] > 0'
+# a search that its budget ended before anything was compared is stopped, and its next command continues it
+expect 2 tune --space "recipe=file|q8_0,threads=1" -w tg8 -t 1 --budget 1ms -o json &&
+  json 'd["raced"] == 1 and d["enough_s"] >= 10 and "can go on" in d["because"] and d["winner"] == d["current"]'
+read -r early _ < <(run_number)
+expect 0 show "$early" && says out '^conditions: ' && says out "^next: qdyno tune --resume $early --budget [0-9]+s "
+expect 0 history && says out "$early .*stopped"
+"$QDYNO" tune --resume "$early" --dry-run -o json >"$T/out" 2>"$T/err"
+json 'd["run"] == '"$early"' and d["raced"] == 2'
+# the current configuration under another name is not raced against itself
+threads=$("$QDYNO" detect -o json 2>/dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["usable_threads"])')
+expect 0 tune --space "handicap=0|50,threads=$threads" -w tg8 --budget 2s --search-only -o json &&
+  json 'd["alike"] == "threads='"$threads"'" and d["fitting"] == 1 and all(t["config"] != d["alike"] for t in d["tried"])'
 expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
 expect 4 tune --limit speed=3 && says err 'memory=BYTES or kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'
@@ -133,10 +146,14 @@ fi
 expect 4 recipe --kld 0.1 --size 3M && says err 'one target'
 expect 4 recipe --like q4_K -C q8_0 && says err 'search looks for'
 expect 6 recipe --size 100K --formats q2_K --windows 2 --check-windows 2 -c 64 --budget 10m && says err 'limit'
-# a budget that cannot be kept is refused with the arithmetic; what was measured is kept
-expect 4 recipe --formats q4_K --windows 2 -c 64 --budget 1ms && says err 'budget of 0.001 s is too short: loading and the first of .* use --budget'
+# a budget that cannot be kept is refused at the start, with the arithmetic: 2, because the command is right
+expect 2 recipe --formats q6_K --windows 2 -c 64 --budget 1ms &&
+  says err 'budget of 0.001 s is too short: .*measuring 1 of 43 losses .* use --budget [0-9]+0s,.* 0 of the losses are stored'
+# ... and nothing is measured again: losses of the search above count
+expect 2 recipe --formats "q3_K q5_K q6_K" --windows 2 -c 64 --budget 1ms && says err 'measuring 0 of 129 losses .*; 86 of the losses are stored'
 "$QDYNO" synth --shape tiny -R q8_0 "$T/q8.gguf" >/dev/null 2>&1
-expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'already quantized'
+expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'already quantized' && says err "qdyno quantize $T/q8.gguf OUT.gguf -R f16"
+expect 0 quantize "$T/q8.gguf" "$T/floats.gguf" -R f16 && expect 2 recipe -m "$T/floats.gguf" --like q4_0 --budget 1ms && says err 'too short'
 
 # an artificially slow level: the governor must leave it and print the effect
 expect 0 govern handicap=100,threads=1 q4_0,threads=1 --rule decode=1000000 -n 9 -w tg8 -o json &&
@@ -163,6 +180,25 @@ grep -qx 'q8_0,threads=1' "$XDG_CONFIG_HOME/qdyno/x.conf.previous" || fail "the 
 expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "q8_0,threads=1"'
 expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
 expect 0 apply -m "$T/one/x.gguf" --remove && expect 0 apply -m "$T/one/x.gguf" --undo -o json && json 'd["config"] == "threads=1"'
+# it says in a line what it did, also where nothing is saved afterwards
+expect 0 apply -m "$T/two/x.gguf" --undo && says out '^removed the saved config of x.gguf, q4_0,threads=1: none was saved before it' && ! grep -q 'n/a' "$T/out" ||
+  fail "--undo lists what is not known"
+expect 0 apply -m "$T/two/x.gguf" --undo && says out '^restored q4_0,threads=1 for x.gguf .in use until now: default'
+expect 0 apply -m "$T/two/x.gguf" --remove && ! grep -q 'n/a' "$T/out" || fail "--remove lists what is not known"
+# a run without a winner saves nothing and names its configs; --arm saves one, and default is not compared with itself
+"$QDYNO" ab -m "$T/one/x.gguf" default threads=1 -w tg4 --control 0 --budget 60s --min-blocks 6 --max-blocks 6 -o json >"$T/out" 2>"$T/err"
+[ -z "$PYTHON" ] || {
+  run=$(value 'd["run"]')
+  case $(value 'd["verdict"]') in
+  better | worse) skip "six blocks of two configs that are equally fast proved a difference" ;;
+  *)
+    expect 4 apply --run "$run" && says err "proved no config better .verdict: .* name it: --arm A .default., --arm B .threads=1."
+    expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["config"] == "threads=1" and d["because"] == "chosen by hand"'
+    ;;
+  esac
+  expect 0 apply --run "$run" --arm A && says out '^config +default' && ! grep -q 'default default' "$T/out" || fail "default is to be compared with itself"
+  expect 0 apply -m "$T/one/x.gguf" --undo
+}
 # a config that a search found on a busy machine is called that wherever it is used
 printf '# load: other programs used 65 %% of the processors\nthreads=1\n' >"$XDG_CONFIG_HOME/qdyno/x.conf"
 expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["load"] == "other programs used 65 % of the processors"'

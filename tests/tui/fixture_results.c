@@ -93,6 +93,7 @@ static void load(struct load_results *l)
         line->requests = LINES[i].requests;
         latencies(&line->ttft, isnan(LINES[i].ttft) ? 0 : LINES[i].requests, LINES[i].ttft);
         latencies(&line->itl, isnan(LINES[i].itl) ? 0 : 1000, LINES[i].itl);
+        stored_load_explain(line);
         line->prefill_tok_s = isnan(LINES[i].ttft) ? NAN : 128 * LINES[i].sequences / (double)LINES[i].ttft;
         line->decode_tok_s = LINES[i].sequences / (double)LINES[i].itl;
     }

@@ -322,6 +322,26 @@ static void the_command_checks_the_form(void **state)
     free(s);
 }
 
+/* A file that is quantized already takes no other format, so the form proposes what it can become. */
+static void the_proposed_recipe_is_one_that_works(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    struct ui u = { .view = VIEW_MODEL };
+    recipe_list_make(&s->recipes, NULL);
+    press(&u, s, 'f');
+    CHECK_EQ(u.form.kind, FORM_QUANTIZE);
+    CHECK_STR(u.form.field[0].text, "q4_K");
+    form_hide(&u.form);
+    for (int i = 0; i < s->recipes.count; i++)
+        if (strcmp(s->recipes.row[i].name, "f16") != 0)
+            snprintf(s->recipes.row[i].refusal, sizeof s->recipes.row[i].refusal, "already quantized");
+    press(&u, s, 'f');
+    CHECK_STR(u.form.field[0].text, "f16");
+    CHECK_CONTAINS(u.form.field[2].text, "f16.gguf");
+    free(s);
+}
+
 /* A path of `bytes` bytes below `before`. */
 static const char *long_path(char *buf, const char *before, int bytes)
 {
@@ -403,6 +423,7 @@ int main(void)
         cmocka_unit_test(a_short_budget_is_said_before_the_start),
         cmocka_unit_test(commands_run_in_a_shell),
         cmocka_unit_test(the_command_checks_the_form),
+        cmocka_unit_test(the_proposed_recipe_is_one_that_works),
         cmocka_unit_test(a_long_command_is_whole_or_refused),
         cmocka_unit_test(every_action_of_the_key_table_is_handled),
     };

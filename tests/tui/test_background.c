@@ -245,6 +245,12 @@ static void commands(void **state)
     CHECK(background_take_message(b, news, sizeof news, &bad));
     CHECK(!bad);
     CHECK_CONTAINS(news, "finished");
+    bool logged = false; /* the log has the sentences of a command, and not the rows of its table */
+    for (int i = 0; i < b->known.log_count; i++) {
+        logged |= !strcmp(b->known.log[i].text, "| the last line");
+        CHECK_LACKS(b->known.log[i].text, "| table |");
+    }
+    CHECK(logged);
     command(b, "fake ok", "/tmp/x.html", 0);
     CHECK_EQ(b->known.page.number, 2);
     CHECK(!b->known.page.opens);

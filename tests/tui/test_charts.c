@@ -189,8 +189,14 @@ static void distributions_are_drawn(void **state)
     latency_histogram_make(&l, v, 0);
     chart_latency(&g, grid_area(&g), "ITL", &l, ROLE_GRAPH);
     grid_text(&g, &text);
-    CHECK_CONTAINS(str_text(&text), "n/a");
+    CHECK_CONTAINS(str_text(&text), "n/a: none were measured");
     CHECK_LACKS(str_text(&text), "p50");
+    str_clear(&text);
+    grid_clear(&g);
+    l.missing = "this workload has no prompt";
+    chart_latency(&g, grid_area(&g), "TTFT", &l, ROLE_GRAPH);
+    grid_text(&g, &text);
+    CHECK_CONTAINS(str_text(&text), "TTFT n/a: this workload has no prompt");
     str_free(&text);
     grid_close(&g);
 }

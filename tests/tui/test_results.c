@@ -189,6 +189,27 @@ static void requests_by_workload(void **state)
     CHECK_NEAR(l->decode_tok_s, 80, 1e-6);
 }
 
+/* "n/a" has a true reason: a load decodes many tokens, though its gaps may not be kept. */
+static void absent_latencies_are_explained(void **state)
+{
+    (void)state;
+    static struct stored_load l;
+    static const struct {
+        const char *workload, *ttft, *itl;
+    } CASES[] = { { "pp512", NULL, "this workload generates at most one token" },
+                  { "tg64", "this workload has no prompt", NULL },
+                  { "load:concurrency=4,in=64,out=16,requests=12", NULL,
+                    "kept only of loads in a steady state whose tokens came one by one" } };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        l = (struct stored_load){ 0 };
+        snprintf(l.workload, sizeof l.workload, "%s", CASES[i].workload);
+        stored_load_explain(&l);
+        CHECK_STR(l.ttft.missing ? l.ttft.missing : "", CASES[i].ttft ? CASES[i].ttft : "");
+        CHECK_STR(l.itl.missing ? l.itl.missing : "", CASES[i].itl ? CASES[i].itl : "");
+        CHECK_EQ(l.is_load, i == 2);
+    }
+}
+
 static void sensitivity_by_layer(void **state)
 {
     const struct temp *t = *state;
@@ -239,6 +260,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(quality_of_a_search, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(quality_of_this_model, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(requests_by_workload, temp_setup, temp_teardown),
+        cmocka_unit_test(absent_latencies_are_explained),
         cmocka_unit_test_setup_teardown(sensitivity_by_layer, temp_setup, temp_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

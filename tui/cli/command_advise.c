@@ -327,14 +327,23 @@ static enum err_code advising_case(struct rule_case *c, struct model_shape *shap
 {
     struct gguf *file = NULL;
     struct config plain;
-    const struct predict_for what = { .ctx = v->o.ctx, .on_gpu = v->ceilings.gpu.read_bytes_s > 0 };
+    const struct predict_for what = { .ctx = v->o.ctx,
+                                      .on_gpu = v->ceilings.gpu.read_bytes_s > 0,
+                                      .correction = v->correction };
     config_default(&plain);
     enum err_code rc = model_file_open(&file, v->model, why);
     if (!rc) rc = model_shape_read(shape, file, why);
     if (!rc) rc = predict(reference, file, &plain, &v->machine, &v->ceilings, &what, why);
+    *c = (struct rule_case){ .model = v->model,
+                             .shape = shape,
+                             .machine = &v->machine,
+                             .ceilings = &v->ceilings,
+                             .reference = reference,
+                             .goal = v->o.goal,
+                             .memory_limit = v->o.memory_limit,
+                             .evidence = v->o.evidence };
+    if (!rc && !what.on_gpu) rc = rule_case_find_enough(c, file, &what, why);
     gguf_close(file);
-    *c = (struct rule_case){ v->model,  shape,     &v->machine,       &v->ceilings,
-                             reference, v->o.goal, v->o.memory_limit, v->o.evidence };
     return rc;
 }
 
@@ -366,6 +375,26 @@ static int advising_show_ranks(const struct cli_global *g, const struct cli_args
                                     .ceilings = &v->ceilings,
                                     .what = { .ctx = v->o.ctx, .correction = v->correction } };
     return advise_ranks_show(g, a, &x);
+}
+
+/* Where nothing fits, the first row is not a recommendation. */
+static void note_unfit(struct table *t, const struct advising *v, const struct advice *list, int n)
+{
+    const struct advice *least = NULL;
+    char need[16], limit[16];
+    for (int i = 0; i < n; i++) {
+        if (list[i].prediction.fits) return;
+        if (!least || list[i].prediction.plan.total < least->prediction.plan.total) least = &list[i];
+    }
+    if (!least) return;
+    str_from_bytes(least->prediction.plan.total, need, sizeof need);
+    if (v->o.memory_limit > 0)
+        table_headline(t, "none of the %d configs fits into %s of memory: the smallest, %s, needs %s", n,
+                       str_from_bytes(v->o.memory_limit, limit, sizeof limit), least->line, need);
+    else
+        table_headline(
+            t, "none of the %d configs fits into the memory of this machine: the smallest, %s, needs %s", n,
+            least->line, need);
 }
 
 /* One line for the configurations whose rate is hardly known. */
@@ -412,6 +441,7 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     if (shown < listed)
         table_note(&t, "%d of the %d configs that were compared are shown; --top N shows the best N", shown,
                    n);
+    note_unfit(&t, v, list, n);
     note_folded(&t, v, list + known, n - known);
     put_text(&t, &v->answer_klds.text, list, n);
     int status = n ? EXIT_DONE : EXIT_NO_FIT;

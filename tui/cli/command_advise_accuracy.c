@@ -95,6 +95,7 @@ int accuracy_show(const struct cli_global *g, const struct cli_args *a)
         table_note(
             &t,
             "no prediction was followed by a measurement yet: run `qdyno detect --kernels`, then any `qdyno bench`");
+    if (n) table_note(&t, "runs of which most blocks or repetitions were disturbed are not counted");
     if (shown < n) table_note(&t, "the newest %d of %d; --top N shows more", shown, n);
     int status = cli_finish(g, a, &t, EXIT_DONE);
     free(rows);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/arch/arch.h"
 #include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
@@ -143,7 +144,7 @@ int matrix_show(const struct cli_global *g, const struct cli_args *a, const stru
                                  &why, ERR_USAGE,
                                  "--matrix needs a model of 16 or 32 bits: this one is %s, and quantizing it "
                                  "again would add to its loss",
-                                 f->name)
+                                 quantization_short(c->shape))
                            : advise_lines(&list, &n, all->line, all->n, c->model, c->machine, c->ceilings, o,
                                           &why);
     free(all);

@@ -66,6 +66,49 @@ static enum err_code load_of_run(char buf[RUN_LOAD_TEXT], struct db *d, int64_t 
     return rc;
 }
 
+/* A search has no arms of its own: its candidate met the config in use in another run. */
+static enum err_code refuse_search(const struct run_row *r, struct err *why)
+{
+    json_t *outcome = NULL;
+    if (r->outcome_json) (void)json_parse(&outcome, r->outcome_json, strlen(r->outcome_json), NULL);
+    const long long id = (long long)r->id, confirm = (long long)json_get_int(outcome, "confirm_run", 0);
+    json_decref(outcome);
+    if (confirm > 0)
+        return err_set(why, ERR_USAGE,
+                       "run %lld is a search; run %lld compared its candidate with the config in use: qdyno "
+                       "apply --run %lld",
+                       id, confirm, confirm);
+    return err_set(
+        why, ERR_USAGE,
+        "run %lld is a search that compared no candidate with the config in use, so it has no winner "
+        "to save and the config in use stays; `qdyno apply CONFIG` saves one of your choice",
+        id);
+}
+
+/* Without --arm the winner is saved. A run without one keeps what is in use: saving arm A, the config that
+ * others were compared with, would look like a result. */
+static enum err_code check_winner(const struct results *r, int arm, struct err *why)
+{
+    const enum verdict v = verdict_parse(r->run.verdict);
+    const long long id = (long long)r->run.id;
+    struct str arms = { 0 };
+    if (!strcmp(r->run.kind, "tune")) return refuse_search(&r->run, why);
+    if (arm >= 0 || v == VERDICT_NONE || v == VERDICT_BETTER || v == VERDICT_WORSE) return ERR_OK;
+    for (int k = 0; k < EXPERIMENT_ARMS; k++) {
+        int i = 0; /* an arm has a result for each of its workloads */
+        while (i < r->n && r->result[i].arm != k) i++;
+        if (i < r->n)
+            str_printf(&arms, "%s --arm %c (%.60s)", arms.len ? "," : "", 'A' + k, r->result[i].config);
+    }
+    err_set(why, ERR_USAGE,
+            "run %lld proved no config better (verdict: %s), so nothing is saved and the config in use "
+            "stays%s%s",
+            id, r->run.verdict, arms.len ? ". To save one of its configs all the same, name it:" : "",
+            str_text(&arms));
+    str_free(&arms);
+    return ERR_USAGE;
+}
+
 /* Takes model and config from run --run. The model file must still have the hash it had then. */
 static enum err_code applying_from_run(struct applying *x, const struct cli_global *g,
                                        const struct cli_args *a, struct err *why)
@@ -81,6 +124,7 @@ static enum err_code applying_from_run(struct applying *x, const struct cli_glob
     enum err_code rc = cli_arm(&arm, a, why);
     if (!rc) rc = db_open(&d, g->db_path, why);
     if (!rc) rc = results_read(&r, d, x->run_id, why);
+    if (!rc) rc = check_winner(&r, arm, why);
     if (!rc) rc = baseline_of_run(&b, &r, arm, NULL, why);
     if (!rc) rc = model_check(b.model_path, b.model_sha256, why);
     if (!rc) rc = config_parse(&x->config, b.config, why);
@@ -123,6 +167,19 @@ static void applying_from_search(struct applying *x, const struct cli_global *g)
     db_close(d);
 }
 
+/* What --undo did, in a line. was: what was in use before; NULL: no saved config. */
+static void headline_undo(struct table *t, const char *model, const struct applied *was,
+                          const struct applied *now)
+{
+    const char *name = cli_base_name(model);
+    if (now)
+        table_headline(t, "restored %s for %s (in use until now: %s)", now->line, name,
+                       was ? was->line : "default, because none was saved");
+    else
+        table_headline(t, "removed the saved config of %s%s%s: none was saved before it, so default is used",
+                       name, was ? ", " : "", was ? was->line : "");
+}
+
 /* Where it was written, and how to take that back. */
 static void note_change(struct table *t, const struct cli_args *a, const char *model, const struct applied *k)
 {
@@ -133,7 +190,7 @@ static void note_change(struct table *t, const struct cli_args *a, const char *m
                    undone ? "restored" : "saved in", k->path);
     struct str word = { 0 };
     word_append(&word, model);
-    table_note(t, "to undo: qdyno apply --undo -m %s", str_text(&word));
+    table_note(t, "to %s: qdyno apply --undo -m %s", undone ? "take that back" : "undo", str_text(&word));
     str_free(&word);
 }
 
@@ -174,18 +231,20 @@ static int print_for(const struct cli_global *g, const struct cli_args *a, const
     return status;
 }
 
+/* was: what was in use before --undo; NULL: no saved config. */
 static int applied_print(const struct cli_global *g, const struct cli_args *a, const char *model,
-                         const struct applied *k)
+                         const struct applied *k, const struct applied *was)
 {
     struct table t;
     struct str line = { 0 }, note = { 0 };
     struct err why = { 0 };
     json_t *row = table_record(&t, &DOCUMENT_APPLY);
+    t.skip_absent = true;
     json_put_str(row, "model", model);
     json_put_str(row, "config", k ? k->line : NULL);
     if (k) {
         document_put(&DOCUMENT_APPLY, row, struct applied, k);
-        if (*k->load) {
+        if (*k->load && strcmp(k->line, "default")) { /* default cannot be compared with itself */
             struct str check = { 0 };
             advice_confirm_command(&check, model, "default", k->line, CONFIRM_WORKLOAD);
             table_note(
@@ -197,12 +256,14 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
         const bool known = !apply_llama_cpp(&line, &note, model, &k->config, &why);
         json_put_str(row, "llama_cpp", known ? str_text(&line) : NULL);
         json_put_str(row, "llama_cpp_note", known ? (note.len ? str_text(&note) : NULL) : why.message);
-    } else {
+    } else if (!args_has(a, "--undo")) {
         table_note(
             &t,
             "no config is saved for this model: `qdyno apply CONFIG`, `qdyno apply --run ID` or `qdyno tune` saves one");
     }
     note_change(&t, a, model, k);
+    if (args_has(a, "--undo")) headline_undo(&t, model, was, k);
+    if (!k && g->output == OUTPUT_MD) json_array_clear(t.rows); /* a list of n/a tells a reader nothing */
     const int status = cli_finish(g, a, &t, EXIT_DONE);
     str_free(&line);
     str_free(&note);
@@ -246,9 +307,9 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct applying x = { 0 };
-    struct applied *k = calloc(1, sizeof *k);
-    bool found = true;
-    enum err_code rc = k ? args_check(a, &why) : err_set(&why, ERR_NOMEM, "out of memory");
+    struct applied *k = calloc(1, sizeof *k), *was = calloc(1, sizeof *was);
+    bool found = true, had = false;
+    enum err_code rc = k && was ? args_check(a, &why) : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc && args_has(a, "--run"))
         rc = applying_from_run(&x, g, a, &why);
     else if (!rc)
@@ -260,6 +321,7 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
             rc = apply_remove(x.model, &found, &why);
             found = false;
         } else if (args_has(a, "--undo")) {
+            if (apply_read(was, x.model, &had, NULL)) had = false; /* an unreadable file can be undone, too */
             rc = apply_undo(k, x.model, &found, &why);
         } else if (a->n || args_has(a, "--run")) {
             rc = applying_save(k, a, &x, &why);
@@ -267,10 +329,12 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
             rc = apply_read(k, x.model, &found, &why);
         }
     }
-    const int status = rc                     ? cli_fail(a, &why)
-                       : args_has(a, "--for") ? print_for(g, a, x.model, found ? k : NULL)
-                                              : applied_print(g, a, x.model, found ? k : NULL);
+    const int status = rc ? cli_fail(a, &why)
+                       : args_has(a, "--for")
+                           ? print_for(g, a, x.model, found ? k : NULL)
+                           : applied_print(g, a, x.model, found ? k : NULL, had ? was : NULL);
     free(x.model);
     free(k);
+    free(was);
     return status;
 }

@@ -178,8 +178,10 @@ static void table_add_runs(struct table *t, const struct results *before, const 
         t, "the runs were made at two times, so the difference contains everything that changed in between; "
            "`normalized` removes only what changed the canary, too (intervals: Welch, 95 %%)");
     table_note(
-        t, "first and second: geometric means over blocks or repetitions, whose ratio the interval belongs "
-           "to; `bench` shows all tokens divided by the total time, which is slightly less");
+        t,
+        "first and second: geometric means over blocks or repetitions, whose ratio the interval belongs "
+        "to; `bench` shows all tokens divided by the total time, which is slightly less. +- %% is half of the 95 %% "
+        "interval of that mean; +- of `bench` is the standard deviation of its repetitions");
     table_note(t, "margin %.2f %%; verdict for the second run against the first: %s", 100 * margin,
                verdict_name(verdict));
     json_put_int(t->extra, "run_before", before->run.id);

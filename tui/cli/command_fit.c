@@ -169,15 +169,20 @@ static void put_estimate(struct fit *f, json_t *row, const struct memory_estimat
 static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *e)
 {
     char bytes[16], all[16];
+    const char *config = json_get_str(row, "config", "");
     json_put_int(row, "heads", e->heads);
     json_put_int(row, "kv_heads", e->kv_heads);
     if (e->windowed_layers) {
         json_put_int(row, "kv_window_bytes", e->kv_window_bytes);
-        table_note(
-            &f->table,
-            "%d of %d layers attend to the last %d tokens only: %s instead of %s of KV cache would suffice at %lld tokens",
-            e->windowed_layers, e->layers, e->window, str_from_bytes(e->kv_window_bytes, bytes, sizeof bytes),
-            str_from_bytes(e->kv_bytes, all, sizeof all), (long long)e->ctx);
+        if (e->kv_window_bytes < e->kv_bytes) /* equal: the context is not longer than the window */
+            table_note(
+                &f->table,
+                "%s: %d of %d layers attend to the last %d tokens only: %s instead of %s of KV cache would "
+                "suffice at %lld tokens",
+                config, e->windowed_layers, e->layers, e->window,
+                str_from_bytes(e->kv_window_bytes, bytes, sizeof bytes),
+                str_from_bytes(json_get_int(row, "kv_bytes", e->kv_bytes), all, sizeof all),
+                (long long)e->ctx);
     }
     if (e->attention_layers < e->layers)
         table_note(

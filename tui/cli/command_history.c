@@ -6,6 +6,7 @@
 
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
+#include "base/cut/cut.h"
 #include "tui/cli/command_show_causes.h"
 #include "tui/cli/command_show_result.h"
 #include "tui/cli/commands.h"
@@ -60,9 +61,44 @@ static const struct column COLUMNS[] = {
     KEY("model_sha256"),
     KEY("seed"),
     COL("labels", "labels"),
+    COL("result", "result"),
 };
 
 DOCUMENT(HISTORY, "qdyno.history/1", COLUMNS, .members = "deleted restored imported");
+
+/* What a run that is no comparison found: the first sentence of its result, or why a search ended as it did.
+ */
+static void put_result(json_t *row, const struct run_row *r)
+{
+    json_t *outcome = NULL;
+    if (!r->outcome_json || !strcmp(r->kind, "ab") ||
+        json_parse(&outcome, r->outcome_json, strlen(r->outcome_json), NULL))
+        return;
+    const char *text = json_get_str(outcome, "because", NULL);
+    if (!text) text = json_get_str(outcome, "result", NULL);
+    const int n = text ? (int)strcspn(text, "\n") : 0;
+    struct str line = { 0 };
+    if (n) str_printf(&line, "%.*s", n, text);
+    if (line.len) json_put_str(row, "result", str_text(&line));
+    str_free(&line);
+    json_decref(outcome);
+}
+
+/* For people: without the config and the workload, which have columns, and short enough for a screen. */
+static void shorten_result(json_t *row)
+{
+    enum { SHORT = 52 };
+    char text[SHORT];
+    const char *whole = json_get_str(row, "result", NULL), *label = json_get_str(row, "label", "");
+    const size_t n = strlen(label);
+    if (!whole) return;
+    if (n && !strncmp(whole, label, n) && whole[n] == ',') {
+        const char *rest = strstr(whole, ": ");
+        if (rest) whole = rest + 2;
+    }
+    text_cut(text, sizeof text, whole);
+    json_put_str(row, "result", text);
+}
 
 static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r, struct err *why)
 {
@@ -83,6 +119,7 @@ static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r,
     json_put_str(row, "model_sha256", *r->model_sha256 ? r->model_sha256 : NULL);
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
     json_put_str(row, "seed", seed); /* as text, because many JSON readers round 64-bit integers */
+    put_result(row, r);
     const enum err_code rc = db_labels_get(d, r->id, &labels, why);
     if (!rc && labels.n) json_put(row, "labels", cli_labels_json(&labels));
     return rc;
@@ -158,7 +195,9 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     table_init(&t, &DOCUMENT_HISTORY);
     for (int i = 0; i < n; i++) {
-        if (!rc) rc = put_run(table_row(&t), d, &runs[i], &why);
+        json_t *row = rc ? NULL : table_row(&t);
+        if (row) rc = put_run(row, d, &runs[i], &why);
+        if (row && g->output == OUTPUT_MD) shorten_result(row);
         run_row_free(&runs[i]);
     }
     if (!n)
@@ -311,6 +350,11 @@ static void note_link(struct table *t, struct db *d, int64_t id)
     struct link_row l;
     bool found;
     if (db_link_get(d, id, &l, &found, NULL) || !found) return;
+    if (!strcmp(l.kind, "confirm")) {
+        table_closing(t, "quality: measured by the search that this A/B confirms: qdyno show %" PRId64,
+                      l.of_run);
+        return;
+    }
     table_note(t, "%s of run %" PRId64 "%s%s", l.kind, l.of_run, *l.verdict ? ": " : "", l.verdict);
 }
 
@@ -414,6 +458,7 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         show_conditions(&t, d, id);
         note_head(&t, d, &run);
         note_link(&t, d, id);
+        show_next_of_search(&t, &run);
         json_t *about = json_object();
         t.recorded = true;
         rc = put_run(about, d, &run, &why);

@@ -121,6 +121,31 @@ static void put_period(struct table *t, const struct history_summary *s)
     if (!s->all[SUMMARY_RUNS] && !s->all[SUMMARY_CELLS]) table_note(t, "no run took place in this time");
 }
 
+/* For people: columns that few rows fill become part of another. Scripts get them apart. */
+static void fold_columns(json_t *rows)
+{
+    json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        struct str text = { 0 };
+        const char *reason = json_get_str(row, "reason", NULL);
+        const int64_t run = json_get_int(row, "run", 0);
+        if (reason) {
+            str_printf(&text, "%s: %s", json_get_str(row, "of", ""), reason);
+            json_put_str(row, "of", str_text(&text));
+            json_object_del(row, "reason");
+            str_clear(&text);
+        }
+        if (run) {
+            str_printf(&text, "%s (run %lld)", json_get_str(row, "at", ""), (long long)run);
+            json_put_str(row, "at", str_text(&text));
+            json_object_del(row, "run");
+        }
+        str_free(&text);
+    }
+}
+
 int history_summary_print(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -145,6 +170,7 @@ int history_summary_print(const struct cli_global *g, const struct cli_args *a)
         put_latencies(&t, s);
         put_peaks(&t, s);
         put_period(&t, s);
+        if (g->output == OUTPUT_MD) fold_columns(t.rows);
     }
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);

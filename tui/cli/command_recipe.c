@@ -37,7 +37,7 @@ const struct cli_flag FLAGS_RECIPE[] = {
     { .name = "--check-windows", .value = "N", .kind = FLAG_INT, .min = 2, .max = 4096,
       .help = "windows of the check; default 32, or as many as the budget allows, at least 8" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "time for all of it; a budget that is too short is refused after the first measurement; default 10m" },
+      .help = "time for all of it; a budget that is too short is refused at the start, with one that should be enough; default 10m" },
     { .name = "--out", .value = "FILE", .help = "write the recipe, for -R @FILE and -C @FILE" },
     { .name = "--gguf", .value = "FILE", .help = "write the quantized model" },
     { .name = "--force", .help = "replace existing files; use a model that has unknown parts" },
@@ -322,7 +322,8 @@ int command_recipe(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = searching_run(x, &why);
     if (!rc && x->found.beats) rc = write_recipe(x, &why);
     if (!rc && x->found.beats) rc = write_gguf(x, &why);
-    const int status = rc ? cli_fail(a, &why) : searching_print(x);
+    int status = rc ? cli_fail(a, &why) : searching_print(x);
+    if (rc && x->found.too_short) status = EXIT_INCONCLUSIVE; /* the command is right; nothing is decided */
     free(x->model);
     free(x);
     return status;

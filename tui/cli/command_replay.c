@@ -45,9 +45,11 @@ static enum err_code spec_read(struct experiment_spec *s, const struct run_row *
 {
     json_t *object = NULL;
     if (strcmp(run->kind, "ab"))
-        return err_set(why, ERR_USAGE,
-                       "run %lld is of kind '%s': expected an A/B, the only kind that can be repeated",
-                       (long long)run->id, run->kind);
+        return err_set(
+            why, ERR_USAGE,
+            "run %lld is of kind '%s': expected an A/B, the only kind that can be repeated. For another run "
+            "measure again and compare: qdyno compare %lld NEW_RUN",
+            (long long)run->id, run->kind, (long long)run->id);
     if (!run->spec_json)
         return err_set(why, ERR_FORMAT, "run %lld has no stored specification", (long long)run->id);
     enum err_code rc = json_parse(&object, run->spec_json, strlen(run->spec_json), why);

@@ -144,12 +144,25 @@ enum err_code show_candidates(struct table *t, struct db *d, const struct run_ro
     if (!rc && n)
         table_note(t, "its %d cell%s: qdyno show %lld --cells", n, str_plural(n), (long long)run->id);
     if (!rc && !n) table_note(t, "the run has no finished cell");
-    if (!rc && !strcmp(run->kind, "tune") &&
-        (!strcmp(run->state, "interrupted") || !strcmp(run->state, "stopped")))
-        table_next(t, "next: qdyno tune --resume %lld   (continues the search)", (long long)run->id);
     candidates_free(&all);
     free(cells);
     return rc;
+}
+
+void show_next_of_search(struct table *t, const struct run_row *run)
+{
+    const bool resumable = !strcmp(run->state, "interrupted") || !strcmp(run->state, "stopped");
+    json_t *o = NULL;
+    if (strcmp(run->kind, "tune") || !resumable) return;
+    if (run->outcome_json) json_parse(&o, run->outcome_json, strlen(run->outcome_json), NULL);
+    const double enough_s = json_get_num(o, "enough_s", NAN);
+    json_decref(o);
+    if (isfinite(enough_s))
+        table_next(
+            t, "next: qdyno tune --resume %lld --budget %.0fs   (continues the search; the budget is in all)",
+            (long long)run->id, enough_s);
+    else
+        table_next(t, "next: qdyno tune --resume %lld   (continues the search)", (long long)run->id);
 }
 
 /* ---------------------------------------------------------------- conditions */
@@ -161,14 +174,19 @@ static enum err_code condition_add(void *ctx, const struct value_row *v, struct 
     return ERR_OK;
 }
 
-void show_conditions(struct table *t, struct db *d, int64_t run_id)
+void show_conditions_text(struct str *text, struct db *d, int64_t run_id)
 {
     struct run_conditions c;
-    struct str text = { 0 };
     struct err why;
     conditions_init(&c);
-    if (!db_value_list(d, run_id, condition_add, &c, &why)) conditions_text(&text, &c);
-    table_note(t, "conditions: %s",
-               text.len ? str_text(&text) : "n/a: no sensor was read while its cells ran");
+    if (!db_value_list(d, run_id, condition_add, &c, &why)) conditions_text(text, &c);
+    if (!text->len) str_append(text, "n/a: no sensor was read while its cells ran");
+}
+
+void show_conditions(struct table *t, struct db *d, int64_t run_id)
+{
+    struct str text = { 0 };
+    show_conditions_text(&text, d, run_id);
+    table_note(t, "conditions: %s", str_text(&text));
     str_free(&text);
 }

@@ -10,6 +10,7 @@
 #include "engine/import/import.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_tune_keep.h"
+#include "tui/cli/command_tune_notes.h"
 #include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/labels.h"
@@ -71,15 +72,12 @@ static const struct column COLUMNS[] = {
     { .name = "current_rate", .title = "current measured", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "candidate_rate", .title = "candidate measured", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "effect_ratio", .title = "candidate / current", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "effect_lower_ratio", .title = "  95 % from", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "effect_upper_ratio", .title = "  95 % to", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_lower_ratio", .title = "  interval from", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_upper_ratio", .title = "  interval to", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_level", .title = "  its level (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
     { .name = "verdict", .title = "verdict" },
     { .name = "blocks", .title = "blocks", .kind = COLUMN_INT },
-    { .name = "noise_floor_ratio",
-      .title = "noise floor (%)",
-      .kind = COLUMN_NUM,
-      .scale = 100,
-      .digits = 2 },
+    { .name = "noise_floor_ratio", .kind = COLUMN_NUM },
     { .name = "current_bytes", .title = "current memory", .kind = COLUMN_BYTES },
     { .name = "candidate_bytes", .title = "candidate memory", .kind = COLUMN_BYTES },
     { .name = "current_kld", .kind = COLUMN_NUM },
@@ -107,6 +105,7 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
     { .name = "answers_unverified", .kind = COLUMN_BOOL },
     { .name = "doubles" },
+    { .name = "alike" },
     /* Always null; kept for scripts of earlier versions, which compared perplexities. */
     { .name = "reason" },
     { .name = "current_perplexity", .kind = COLUMN_NUM },
@@ -125,7 +124,8 @@ DOCUMENT(TUNE, "qdyno.tune/1", COLUMNS, .record = true,
          .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
                     "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
                     "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
-                    "tried[].score tried[].error labels.*");
+                    "tried[].score tried[].error not_compared[].config not_compared[].tok_s "
+                    "not_compared[].why labels.*");
 
 struct tuner {
     const struct cli_global *g;
@@ -344,6 +344,7 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_num(row, "effect_ratio", exp(r->effect.estimate));
     json_put_num(row, "effect_lower_ratio", exp(r->effect.lower));
     json_put_num(row, "effect_upper_ratio", exp(r->effect.upper));
+    json_put_num(row, "effect_level", isfinite(r->effect.lower) ? 1 - r->alpha : (double)NAN);
     json_put_str(row, "verdict", *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL);
     json_put_int(row, "blocks", r->blocks);
     json_put_num(row, "noise_floor_ratio", r->noise_floor);
@@ -425,11 +426,7 @@ static void close_tune(struct table *out, const struct tuner *t)
             out,
             "evidence: %lld configuration%s timed, the current one included, of %lld; none was compared with the current one in blocks",
             raced, str_plural(raced), space);
-    if (r->blocks && isfinite(r->load.others_busy))
-        table_closing(out,
-                      "conditions: %d of %d block%s disturbed; other programs used %.0f %% of the CPU time",
-                      r->load.blocks - r->load.undisturbed, r->load.blocks, str_plural(r->load.blocks),
-                      100 * r->load.others_busy);
+    tune_close_conditions(out, r, t->g->db_path);
     if (t->written) {
         struct str model = { 0 };
         word_append(&model, t->model);
@@ -442,8 +439,10 @@ static void close_tune(struct table *out, const struct tuner *t)
     const bool foreign = tune_is_foreign(
         &t->current, args_text(t->a, "--space", NULL)); /* such a search cannot be continued */
     if (r->unfinished)
-        table_next(out, "next: qdyno tune --resume %lld   (continues the search, up to %.0f s in all)", run,
-                   r->enough_s);
+        table_next(
+            out,
+            "next: qdyno tune --resume %lld --budget %.0fs   (continues the search; the budget is in all)",
+            run, r->enough_s);
     else if (r->stopped && !foreign)
         table_next(out, "next: qdyno tune --resume %lld   (continues the search)", run);
     else if (t->decision.confirm.len)
@@ -495,6 +494,7 @@ static int tuner_print(struct tuner *t)
     json_put_str(row, "goal", goal_name(t->goal));
     put_result(row, r);
     json_put_str(row, "doubles", *r->doubles ? r->doubles : NULL);
+    json_put_str(row, "alike", *r->alike ? r->alike : NULL);
     json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
     json_put_str(row, "written", t->written ? t->kept.path : NULL);
     json_put_str(row, "not_applied", *t->decision.reason ? t->decision.reason : NULL);
@@ -502,6 +502,7 @@ static int tuner_print(struct tuner *t)
     json_put_bool(row, "random_weights", r->random_weights);
     json_put_bool(row, "answers_unverified", r->answers_unverified);
     note_tried(&out, r);
+    tune_note_passed(&out, r);
     if (r->judged)
         table_note(&out, "configurations that give the same answers share one measurement of quality (KLD)");
     if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
@@ -510,6 +511,9 @@ static int tuner_print(struct tuner *t)
     note_sibling(&out, t);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
+    if (*r->alike)
+        table_note(&out, "not tried, because %s runs with the same settings on this machine: %s",
+                   r->current.line, r->alike);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
     if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)) && !r->winner.same_answers)

@@ -44,7 +44,7 @@ static json_t *end_json(const struct tune_end *end)
     json_t *o = json_object();
     json_put_str(o, "text", end->text);
     json_put_bool(o, "wins", r->wins);
-    json_put_bool(o, "stopped", r->stopped);
+    json_put_bool(o, "stopped", r->stopped || r->unfinished);
     json_put_str(o, "candidate", *r->winner.line ? r->winner.line : NULL);
     json_put_str(o, "applied", end->applied);
     json_put_bool(o, "loaded", r->load.loaded);

@@ -121,7 +121,7 @@ const struct command COMMANDS[] = {
                  "model's predictions. A Lagrangian allocation of these costs gives the recipe. A text "
                  "that the search did not use then compares the recipe with the best uniform format of at "
                  "most its size, window by window. Status 0: the recipe is closer to the original model; "
-                 "1: it is not; 2: undecided. Only a recipe that is closer is written (--out, --gguf). The "
+                 "1: it is not; 2: undecided, or the budget is too short. Only a recipe that is closer is written (--out, --gguf). The "
                  "database keeps all costs, so that a search that was stopped continues where it ended." },
     { .name = "govern", .flags = FLAGS_GOVERN, .run = command_govern, .min_args = 2, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD | --port N] [--for TIME | -n N]",

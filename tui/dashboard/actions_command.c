@@ -296,6 +296,9 @@ struct effect action_quantize(struct ui *ui, const struct snapshot *s)
     const struct recipe_row *row = recipe_row_find(&s->recipes, recipe);
     if (row && *row->fits)
         snprintf(recipe, sizeof recipe, "%s", row->fits); /* the rows do not fill its blocks */
+    const struct recipe_row *floats = recipe_row_find(&s->recipes, "f16");
+    if (row && *row->refusal && floats && !*recipe_refusal(&s->recipes, floats->name)) /* quantized already */
+        snprintf(recipe, sizeof recipe, "%s", floats->name);
     form_show(&ui->form, FORM_QUANTIZE, (const char *const[FORM_FIELDS]){ recipe });
     action_follow_fields(ui, s);
     return effect_none();

@@ -44,7 +44,8 @@ static void command_on_line(void *ctx, const char *text)
     }
     text_page_put(r->page, PAGE_PLAIN, "%s", text);
     text_cut(r->last, sizeof r->last, text);
-    background_log(r->b, LOG_INFO, "| %s", text);
+    if (text[0] != '|')
+        background_log(r->b, LOG_INFO, "| %s", text); /* a table is on the page that o shows */
 }
 
 static void command_on_start(void *ctx, int pid)

@@ -215,6 +215,7 @@ static void load_results_finish(struct result_reader *r)
         if (i < r->load.lines) {
             latency_histogram_make(&l->ttft, g->ttft, g->n_ttft);
             latency_histogram_make(&l->itl, g->itl, g->n_itl);
+            stored_load_explain(l);
             l->prefill_tok_s = g->prefill_s > 0 ? g->prompt_tokens / g->prefill_s : NAN;
             l->decode_tok_s = g->decode_s > 0 ? g->gen_tokens / g->decode_s : NAN;
         }

@@ -497,7 +497,7 @@ const struct list LISTS[VIEW_COUNT] = {
         { .title = "started", .width = 11, .gap = 2, .from = 70, .text = run_started, .value = run_time },
         { .title = "kind", .width = 5, .gap = 2, .text = run_kind },
         { .title = "arms", .gap = 1, .text = run_arms, .config = true },
-        { .title = "model", .width = 21, .gap = 1, .from = 100, .text = run_model, .style = dim },
+        { .title = "model", .width = 13, .gap = 1, .from = 96, .wide = { { 110, 21 }, { 150, 40 } }, .text = run_model, .style = dim },
         { .title = "workload", .width = 10, .gap = 1, .from = 70, .text = run_workload, .style = dim },
         { .title = "effect", .width = 8, .right = true, .text = run_effect_text, .value = run_effect },
         { .title = "verdict", .width = 14, .gap = 1, .text = run_verdict, .style = run_verdict_style } } },

@@ -114,6 +114,10 @@ static void quality_details(struct text_page *p, const struct ui *u, const struc
 
 static void put_latency(struct text_page *p, const char *name, const struct latency_histogram *h)
 {
+    if (!h->n) {
+        text_page_put(p, PAGE_PLAIN, "%-22s n/a: %s", name, h->missing ? h->missing : "none were measured");
+        return;
+    }
     text_page_put(p, PAGE_PLAIN, "%-22s p50 %s, p95 %s, p99 %s", name, figure_seconds(h->p50).text,
                   figure_seconds(h->p95).text, figure_seconds(h->p99).text);
 }
@@ -132,8 +136,13 @@ static void load_details(struct text_page *p, const struct ui *u, const struct s
     put_latency(p, "inter-token latency", &l->itl);
     snprintf(text, sizeof text, "%s tok/s", figure_number(l->prefill_tok_s).text);
     put_line(p, "prefill", text);
-    snprintf(text, sizeof text, "%s tok/s", figure_number(l->decode_tok_s).text);
+    snprintf(text, sizeof text, "%s tok/s%s", figure_number(l->decode_tok_s).text,
+             l->is_load ? " of one request, beside the others" : "");
     put_line(p, "decode", text);
+    if (l->is_load)
+        text_page_put(p, PAGE_DIM,
+                      "The times are of all requests of this load. Its result (qdyno show) is of the steady "
+                      "state only, and its tok/s are of all requests together.");
 }
 
 /* ---------------------------------------------------------------- log */

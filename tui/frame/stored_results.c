@@ -62,6 +62,18 @@ void sensitivity_estimate(struct sensitivity *s)
     }
 }
 
+void stored_load_explain(struct stored_load *l)
+{
+    struct workload w;
+    if (workload_parse(&w, l->workload, NULL)) return;
+    l->is_load = workload_is_load(&w);
+    if (!l->is_load && w.prompt <= 0) l->ttft.missing = "this workload has no prompt";
+    if (l->is_load)
+        l->itl.missing = "kept only of loads in a steady state whose tokens came one by one";
+    else if (w.gen <= 1)
+        l->itl.missing = "this workload generates at most one token";
+}
+
 bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column)
 {
     float most = -1;

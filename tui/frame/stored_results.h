@@ -59,8 +59,11 @@ struct stored_load {
     int sequences;
     int64_t requests;
     struct latency_histogram ttft, itl; /* time to first token, inter-token latency */
-    double prefill_tok_s, decode_tok_s; /* over all requests */
+    double prefill_tok_s, decode_tok_s; /* over all requests; of a load: of one request beside the others */
+    bool is_load;                       /* requests that arrive at times of their own ("load:...") */
 };
+/* Sets is_load, and why a histogram without values has none. Parses the workload, so a job does it. */
+void stored_load_explain(struct stored_load *l);
 
 struct load_results {
     int lines;                             /* -1: not read yet */

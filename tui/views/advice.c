@@ -13,8 +13,10 @@ static bool folded_row(struct pen *p, int item, unsigned style, const void *ctx)
     const struct snapshot *s = ctx;
     char text[CONFIG_LINE + 80];
     if (!snapshot_is_folded(s, item)) return false;
-    snprintf(text, sizeof text, "    %d more %s too uncertain to rank: press v to measure %s",
-             s->advice_folded, s->advice_folded > 1 ? "are" : "is", s->advice[s->advice_count - 1].line);
+    snprintf(text, sizeof text,
+             "    %d %s%s too uncertain to rank: select this line and press v to measure %s",
+             s->advice_folded, item ? "more " : "", s->advice_folded > 1 ? "are" : "is",
+             s->advice[s->advice_count - 1].line);
     pen_field(p, pen_left(p), style, text);
     return true;
 }
@@ -67,9 +69,11 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
     struct rect in = list_draw(&list);
     if (s->advice_count == 0) {
         const char *text =
-            s->advice_state[0] ? s->advice_state
-            : s->advice_error[0]
-                ? s->advice_error
+            s->advice_state[0]   ? s->advice_state
+            : s->advice_error[0] ? s->advice_error
+            : s->ceilings_known
+                ? "No advice yet. a predicts the speed of every configuration from the measured limits of this "
+                  "machine, and ranks them. Enter then checks one with an A/B."
                 : "No advice yet. a measures the limits of this machine once (memory reads, arithmetic), predicts "
                   "the speed of every configuration and ranks them. Enter then checks one with an A/B.";
         grid_wrap(g, in, s->advice_error[0] && !s->advice_state[0] ? ROLE_ERROR : ROLE_TEXT, text);

@@ -264,7 +264,10 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
         struct pen p = pen_at(g, in, 0, y);
         grid_hit(g, rect_rows(in, y, 2), HIT_ROW, i);
         if (snapshot_is_folded(s, i)) {
-            pen_printf(&p, ROLE_DIM, "%d more: too uncertain to rank (press 3)", s->advice_folded);
+            pen_printf(&p, ROLE_DIM,
+                       i ? "%d more: too uncertain to rank (press 3)"
+                         : "all %d are too uncertain to rank (3 shows which to measure)",
+                       s->advice_folded);
             break;
         }
         pen_printf(&p, ROLE_KEY, "%d ", i + 1);

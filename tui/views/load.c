@@ -16,16 +16,24 @@ static const struct stored_load *load_selected(const struct snapshot *s, const s
 
 /* ---------------------------------------------------------------- requests */
 
+/* What the columns are. A load prints other figures where it is measured: those of its steady state, and
+ * tokens per second of all requests together. */
+static const char *requests_note(const struct load_results *l, int columns)
+{
+    bool loads = false;
+    for (int i = 0; i < l->lines; i++) loads |= l->line[i].is_load;
+    if (columns < 58) return loads ? "tok/s of a load: of one request" : "medians; tok/s: with stalls";
+    return loads ? columns < 90 ? "medians of all requests; tok/s: of one"
+                                : "TTFT, ITL: medians of all requests; tok/s of a load: of one request"
+                 : "TTFT, ITL: medians; tok/s: with stalls";
+}
+
 static void box_requests(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct load_results *l = &s->load;
-    const struct list_view list = { .g = g,
-                                    .box = area,
-                                    .title = "Requests by workload",
-                                    .note = area.w < 58 ? "medians; tok/s: with stalls"
-                                                        : "TTFT, ITL: medians; tok/s: with stalls",
-                                    .s = s,
-                                    .u = u };
+    const struct list_view list = {
+        .g = g, .box = area, .title = "Requests by workload", .note = requests_note(l, area.w), .s = s, .u = u
+    };
     struct rect in = list_draw(&list);
     if (l->lines <= 0)
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,

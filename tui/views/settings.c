@@ -117,9 +117,10 @@ static void box_detail(struct grid *g, struct rect area, const struct snapshot *
              knob_effect(s, (enum knob_id)i, names, sizeof names));
     y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_TEXT, text);
     if (k->changes_answers)
-        y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN,
-                       "This setting changes what the model answers, so it is recommended only after the "
-                       "quality of the answers was measured.");
+        y += grid_wrap(
+            g, rect_rows(in, y, in.h - y), ROLE_WARN,
+            "This setting changes what the model answers. Advice may list it before their quality was measured, and "
+            "says so; a search (t) measures first.");
     if (k->kind == VALUE_INT) {
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM,
                        knob_range((enum knob_id)i, text, sizeof text));

@@ -137,7 +137,8 @@ void chart_latency(struct grid *g, struct rect area, const char *name, const str
     if (!l->n) {
         struct pen p = pen_at(g, area, 0, 0);
         pen_put(&p, ROLE_TITLE, name);
-        pen_put(&p, ROLE_DIM, " n/a: this workload has none");
+        pen_put(&p, ROLE_DIM, " n/a: ");
+        pen_field(&p, area.w - p.x, ROLE_DIM, l->missing ? l->missing : "none were measured");
         return;
     }
     draw_figures(g, rect_rows(area, 0, 1), name, l);

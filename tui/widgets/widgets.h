@@ -257,6 +257,7 @@ void chart_timeline(struct grid *g, struct rect area, const struct timeline *t);
 enum { LATENCY_BINS = 96 };
 struct latency_histogram {
     int n;                     /* values counted; 0: none */
+    const char *missing;       /* why there are none; NULL: none were measured */
     double lo, hi;             /* range in seconds; hi > lo > 0 */
     int bin[LATENCY_BINS];     /* counts, or values proportional to them */
     double p50, p95, p99, max; /* seconds; NAN where n is too small for the quantile */

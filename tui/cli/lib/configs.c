@@ -95,7 +95,7 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
     const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
     cli_note(g, "using config %s, as applied in %s%s; -C default ignores it", kept.line, kept.path,
              elsewhere ? " (on another machine)" : "");
-    if (*kept.load) {
+    if (*kept.load && strcmp(kept.line, "default")) { /* default cannot be compared with itself */
         struct str command = { 0 };
         advice_confirm_command(&command, path, "default", kept.line, CONFIRM_WORKLOAD);
         cli_note(g, "%s was found on a busy machine (%s). To check it on a quiet one: %s", kept.line,
