@@ -11,8 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/process.h"
-
 enum { GIT_LIMIT_MS = 2000 };
 
 /* Whether this directory or one above it has a .git, so that git is not started elsewhere. */
