@@ -153,7 +153,8 @@ static void note_parameters(struct table *t, const struct method *m)
 {
     char values[256];
     for (const struct param *p = m->params; p && p->name; p++)
-        table_note(t, "  %s=%s   %s%s%s%s%s", p->name, p->otherwise, p->help, p->kind == VALUE_BOOL ? "" : "; ",
+        table_note(t, "  %s=%s   %s%s%s%s%s", p->name, p->otherwise, p->help,
+                   p->kind == VALUE_BOOL ? "" : "; ",
                    p->kind == VALUE_BOOL ? "" : parameter_values_text(p, values, sizeof values),
                    p->aliases ? "; also: " : "", p->aliases ? p->aliases : "");
 }
