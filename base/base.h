@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/file.h"

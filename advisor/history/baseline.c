@@ -1,5 +1,6 @@
 /* advisor/history/baseline.c - stores baselines, and builds the experiment that checks one (history.h). */
 #include "advisor/history/history.h"
+#include "advisor/run/run.h"
 #include "engine/import/import.h"
 
 #include <inttypes.h>
@@ -61,16 +62,6 @@ static enum err_code result_pick(const struct result **out, const struct results
                    'A' + MAX(arm, 0), workload ? " on " : "", workload ? workload : "");
 }
 
-static const char *run_model_path(const struct results *r, const char *line)
-{
-    const json_t *lines = json_object_get(r->capsule, "config"),
-                 *models = json_object_get(r->capsule, "model");
-    for (size_t i = 0; i < json_array_size(lines); i++)
-        if (!strcmp(json_get_str(json_array_get(lines, i), "line", ""), line))
-            return json_get_str(json_array_get(models, i), "path", "");
-    return "";
-}
-
 enum err_code baseline_of_run(struct baseline_row *out, const struct results *r, int arm,
                               const char *workload, struct err *why)
 {
@@ -83,7 +74,7 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
     if (metric == METRIC_COUNT || isnan(result_mean(x, metric)))
         return err_set(why, ERR_USAGE, "run %" PRId64 " has no result that a baseline could be made of",
                        r->run.id);
-    const char *path = run_model_path(r, x->config);
+    const char *path = json_get_str(capsule_model(r->capsule, x->config), "path", "");
     struct workload w;
     /* trained from scratch: there is no model file */
     const bool trains = !workload_parse(&w, x->workload, NULL) && w.train;

@@ -31,11 +31,6 @@ static struct interval interval_shifted(struct interval i, double by)
     return (struct interval){ i.estimate + by, i.lower + by, i.upper + by };
 }
 
-static struct interval metric_sign_apply(struct interval logs)
-{
-    return (struct interval){ exp(logs.estimate), exp(logs.lower), exp(logs.upper) };
-}
-
 /* ---------------------------------------------------------------- results of two runs */
 
 static bool same_work(const struct result *a, const struct result *b)
@@ -89,8 +84,8 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
     const int better = METRICS[c->metric].better < 0 ? -1 : 1;
     c->n_before = result_values(c->before, c->metric, a, NULL);
     c->n_after = result_values(c->after, c->metric, b, NULL);
-    c->rate_before = metric_sign_apply(stats_t_interval(a, c->n_before, 0.95));
-    c->rate_after = metric_sign_apply(stats_t_interval(b, c->n_after, 0.95));
+    c->rate_before = stats_exp(stats_t_interval(a, c->n_before, 0.95));
+    c->rate_after = stats_exp(stats_t_interval(b, c->n_after, 0.95));
     const struct two_samples t = series_test(a, c->n_before, b, c->n_after, SPREAD_OWN);
     c->effect = stats_turned(two_samples_interval(&t, 0.95), better);
     c->effect90 = stats_turned(two_samples_interval(&t, 0.90), better);

@@ -26,33 +26,25 @@ struct condition {
 };
 
 /* The first rows say whether other work took the machine's time: they can withhold a verdict. */
+/* clang-format off */
 static const struct condition CONDITIONS[CONDITION_COUNT] = {
-    [CONDITION_OTHERS] = { "others_busy_ratio", "CPU time used by other programs", METRIC_OTHERS_BUSY, 0.05,
-                           0, 100, 0, " %" },
-    [CONDITION_CGROUP_OTHERS] = { "cgroup_others_ratio", "CPU quota of the container used by other programs",
-                                  METRIC_CGROUP_OTHERS, 0.05, 0, 100, 0, " %" },
-    [CONDITION_STEAL] = { "cpu_steal_ratio", "CPU time taken by the hypervisor", METRIC_CPU_STEAL, 0.01, 0,
-                          100, 1, " %" },
-    [CONDITION_WAITING] = { CELL_OTHERS, "tasks of other programs ready to run", METRIC_COUNT, 0.5, 0.1, 1, 1,
-                            "" },
+    [CONDITION_OTHERS] = { "others_busy_ratio", "CPU time used by other programs", METRIC_OTHERS_BUSY, 0.05, 0, 100, 0, " %" },
+    [CONDITION_CGROUP_OTHERS] = { "cgroup_others_ratio", "CPU quota of the container used by other programs", METRIC_CGROUP_OTHERS, 0.05, 0, 100, 0, " %" },
+    [CONDITION_STEAL] = { "cpu_steal_ratio", "CPU time taken by the hypervisor", METRIC_CPU_STEAL, 0.01, 0, 100, 1, " %" },
+    [CONDITION_WAITING] = { CELL_OTHERS, "tasks of other programs ready to run", METRIC_COUNT, 0.5, 0.1, 1, 1, "" },
     [CONDITION_CPU_CLOCK] = { "cpu_frequency_hertz", "CPU clock", METRIC_COUNT, 0, 0.03, 1e-9, 2, " GHz" },
     [CONDITION_CPU_HEAT] = { "cpu_temperature_celsius", "CPU temperature", METRIC_COUNT, 5, 0, 1, 0, " °C" },
-    [CONDITION_CPU_THROTTLE] = { "cpu_throttle_events_s", "CPU slowdowns for heat", METRIC_COUNT, 0.01, 0, 1,
-                                 2, " per second" },
-    [CONDITION_QUOTA] = { "cgroup_throttled_ratio", "periods in which the container's CPU quota was used up",
-                          METRIC_COUNT, 0.02, 0, 100, 0, " %" },
+    [CONDITION_CPU_THROTTLE] = { "cpu_throttle_events_s", "CPU slowdowns for heat", METRIC_COUNT, 0.01, 0, 1, 2, " per second" },
+    [CONDITION_QUOTA] = { "cgroup_throttled_ratio", "periods in which the container's CPU quota was used up", METRIC_COUNT, 0.02, 0, 100, 0, " %" },
     [CONDITION_BATTERY] = { "on_battery", "time on battery", METRIC_COUNT, 0.01, 0, 100, 0, " %" },
-    [CONDITION_MEMORY_STALL] = { "psi_memory_ratio", "time in which a task waited for memory", METRIC_COUNT,
-                                 0.01, 0, 100, 1, " %" },
-    [CONDITION_MEMORY_FREE] = { "mem_available_bytes", "available memory", METRIC_COUNT, 0, 0.25, 0x1p-30, 1,
-                                " GiB" },
-    [CONDITION_SWAP] = { "swap_in_bytes_s", "memory read back from swap", METRIC_COUNT, 4096, 0, 0x1p-20, 2,
-                         " MiB/s" },
+    [CONDITION_MEMORY_STALL] = { "psi_memory_ratio", "time in which a task waited for memory", METRIC_COUNT, 0.01, 0, 100, 1, " %" },
+    [CONDITION_MEMORY_FREE] = { "mem_available_bytes", "available memory", METRIC_COUNT, 0, 0.25, 0x1p-30, 1, " GiB" },
+    [CONDITION_SWAP] = { "swap_in_bytes_s", "memory read back from swap", METRIC_COUNT, 4096, 0, 0x1p-20, 2, " MiB/s" },
     [CONDITION_GPU_CLOCK] = { "gpu_clock_hertz", "GPU clock", METRIC_COUNT, 0, 0.03, 1e-9, 2, " GHz" },
     [CONDITION_GPU_HEAT] = { "gpu_temperature_celsius", "GPU temperature", METRIC_COUNT, 5, 0, 1, 0, " °C" },
-    [CONDITION_GPU_THROTTLE] = { "gpu_throttle_ratio", "time in which the GPU held its clock down",
-                                 METRIC_COUNT, 0.02, 0, 100, 0, " %" },
+    [CONDITION_GPU_THROTTLE] = { "gpu_throttle_ratio", "time in which the GPU held its clock down", METRIC_COUNT, 0.02, 0, 100, 0, " %" },
 };
+/* clang-format on */
 
 void conditions_init(struct run_conditions *c)
 {
@@ -94,11 +86,6 @@ static bool differs(const struct condition *c, double before, double after)
     return by > c->least && by > c->least_ratio * fmax(fabs(before), fabs(after));
 }
 
-static json_t *number_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* The conditions that differ by more than the sensors' noise: { group, key, before, after } each. Equal loads
  * are none of them: conditions_load tells those. New reference. */
 static json_t *conditions_diff(const struct run_conditions *before, const struct run_conditions *after)
@@ -110,8 +97,8 @@ static json_t *conditions_diff(const struct run_conditions *before, const struct
         json_t *o = json_object();
         json_put_str(o, "group", CHANGES_CONDITIONS);
         json_put_str(o, "key", CONDITIONS[i].measurement);
-        json_put(o, "before", number_or_null(a));
-        json_put(o, "after", number_or_null(b));
+        json_put_num(o, "before", a);
+        json_put_num(o, "after", b);
         json_array_append_new(diff, o);
     }
     return diff;
@@ -233,11 +220,6 @@ static const struct {
     { "quality_ctx_least", "shortest context length for quality" },
 };
 
-static double number_of(const json_t *value)
-{
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static bool condition_text(struct str *out, const json_t *change)
 {
     if (strcmp(json_get_str(change, "group", ""), CHANGES_CONDITIONS)) return false;
@@ -246,8 +228,8 @@ static bool condition_text(struct str *out, const json_t *change)
         char a[32], b[32];
         if (strcmp(json_get_str(change, "key", ""), x->measurement)) continue;
         str_printf(out, "%s %s -> %s", x->text,
-                   value_text(x, number_of(json_object_get(change, "before")), a, sizeof a),
-                   value_text(x, number_of(json_object_get(change, "after")), b, sizeof b));
+                   value_text(x, json_get_num(change, "before", NAN), a, sizeof a),
+                   value_text(x, json_get_num(change, "after", NAN), b, sizeof b));
         return true;
     }
     return false;

@@ -51,14 +51,7 @@ static struct history_series *series_of(struct history *h, const struct results 
 
 static struct history_point *point_new(struct history_series *s)
 {
-    if (s->n == s->cap) {
-        const int cap = s->cap ? 2 * s->cap : 16;
-        struct history_point *grown = realloc(s->point, (size_t)cap * sizeof *grown);
-        if (!grown) return NULL;
-        s->point = grown;
-        s->cap = cap;
-    }
-    return &s->point[s->n++];
+    return array_room(&s->point, &s->cap, s->n + 1, sizeof *s->point) ? &s->point[s->n++] : NULL;
 }
 
 static double standard_error(const struct result *x, enum metric_id metric)

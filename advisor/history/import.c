@@ -20,8 +20,10 @@ enum { IMPORT_LIMIT = 256 << 20, TESTS_MOST = 100000, DEEPEST = 32 };
 struct test {
     char workload[64], config[CONFIG_LINE], model[128], cpu[128], engine[96];
     int prompt, gen, depth;
-    double *prefill, *decode; /* [n] tokens/s of each repetition; NAN: not part of the test. Owned */
-    double *ttft_s;           /* [n] owned; NAN unknown */
+    struct repetition {         /* NAN: not part of the test, or unknown */
+        double prefill, decode; /* tokens/s */
+        double ttft_s;
+    } * rep; /* [n] owned */
     int n;
     int64_t started_ms;
 };
@@ -91,12 +93,9 @@ static enum err_code config_of(struct test *t, const json_t *o, struct err *why)
 static bool test_alloc(struct test *t, int n)
 {
     t->n = n;
-    t->prefill = malloc((size_t)n * sizeof(double));
-    t->decode = malloc((size_t)n * sizeof(double));
-    t->ttft_s = malloc((size_t)n * sizeof(double));
-    for (int i = 0; t->prefill && t->decode && t->ttft_s && i < n; i++)
-        t->prefill[i] = t->decode[i] = t->ttft_s[i] = NAN;
-    return t->prefill && t->decode && t->ttft_s;
+    t->rep = malloc((size_t)n * sizeof *t->rep);
+    for (int i = 0; t->rep && i < n; i++) t->rep[i] = (struct repetition){ NAN, NAN, NAN };
+    return t->rep != NULL;
 }
 
 /* "2026-11-26T01:02:03Z" or "2026-10-07 12:08:43" in UTC to milliseconds; 0: another form. */
@@ -121,9 +120,10 @@ static bool take_bench(struct test *t, const json_t *o)
     const int n = json_array_size(samples) ? (int)json_array_size(samples) : 1;
     if (!(mean > 0) || (t->prompt && t->gen) || !test_alloc(t, n)) return false;
     for (int i = 0; i < n; i++)
-        (t->prompt ? t->prefill : t->decode)[i] = json_array_size(samples)
-                                                      ? json_number_value(json_array_get(samples, (size_t)i))
-                                                      : mean;
+        *(t->prompt ? &t->rep[i].prefill
+                    : &t->rep[i].decode) = json_array_size(samples)
+                                               ? json_number_value(json_array_get(samples, (size_t)i))
+                                               : mean;
     snprintf(t->engine, sizeof t->engine, "llama-bench b%.0f-%.40s", number_of(o, "build_number"),
              text_of(o, "build_commit"));
     snprintf(t->cpu, sizeof t->cpu, "%.127s", *text_of(o, "cpu_info") ? text_of(o, "cpu_info") : "unknown");
@@ -136,9 +136,9 @@ static bool take_localscore(struct test *t, const json_t *o, const json_t *about
                  *system = json_object_get(about, "system_info");
     const double prompt_tps = number_of(o, "prompt_tps"), gen_tps = number_of(o, "gen_tps");
     if (!(prompt_tps > 0 || gen_tps > 0) || !test_alloc(t, 1)) return false;
-    if (prompt_tps > 0 && t->prompt) t->prefill[0] = prompt_tps;
-    if (gen_tps > 0 && t->gen) t->decode[0] = gen_tps;
-    if (number_of(o, "ttft_ms") > 0) t->ttft_s[0] = number_of(o, "ttft_ms") * 1e-3;
+    if (prompt_tps > 0 && t->prompt) t->rep->prefill = prompt_tps;
+    if (gen_tps > 0 && t->gen) t->rep->decode = gen_tps;
+    if (number_of(o, "ttft_ms") > 0) t->rep->ttft_s = number_of(o, "ttft_ms") * 1e-3;
     snprintf(t->engine, sizeof t->engine, "LocalScore %.40s", json_get_str(runtime, "version", ""));
     snprintf(t->cpu, sizeof t->cpu, "%.127s", json_get_str(system, "cpu_name", "unknown"));
     return true;
@@ -163,20 +163,13 @@ static void record_take(struct reader *r, const json_t *o, const json_t *about)
     if (!*file) file = text_of(o, "model_name");
     snprintf(t.model, sizeof t.model, "%.127s", path_file_name(*file ? file : "unknown"));
     t.started_ms = time_of(*text_of(o, "test_time") ? text_of(o, "test_time") : text_of(o, "created_at"));
-    if (taken && !r->rc && r->n == r->room) {
-        const int room = r->room ? 2 * r->room : 64;
-        struct test *grown = realloc(r->test, (size_t)room * sizeof *grown);
-        if (grown) r->test = grown;
-        if (grown) r->room = room;
-        if (!grown) r->rc = err_set(r->why, ERR_NOMEM, "no memory for %d results", room);
-    }
+    if (taken && !r->rc && !array_room(&r->test, &r->room, r->n + 1, sizeof *r->test))
+        r->rc = err_set(r->why, ERR_NOMEM, "no memory for %d results", r->n + 1);
     if (taken && !r->rc) {
         r->test[r->n++] = t;
         return;
     }
-    free(t.prefill);
-    free(t.decode);
-    free(t.ttft_s);
+    free(t.rep);
 }
 
 static void document_take(struct reader *r, const json_t *value, const json_t *about, int depth)
@@ -324,6 +317,7 @@ static enum err_code cell_put(struct db *d, int64_t run, int arm, const struct t
                               struct err *why)
 {
     struct cell_row c = { .run_id = run, .arm = arm, .block = -1, .started_ms = t->started_ms };
+    const struct repetition *r = &t->rep[i];
     struct measurement m[3];
     int n = 0;
     snprintf(c.phase, sizeof c.phase, "bench");
@@ -332,16 +326,16 @@ static enum err_code cell_put(struct db *d, int64_t run, int arm, const struct t
     const struct {
         enum metric_id metric;
         double value;
-    } VALUES[] = { { METRIC_PREFILL_RATE, t->prefill[i] },
-                   { METRIC_DECODE_RATE, t->decode[i] },
-                   { METRIC_TTFT, t->ttft_s[i] } };
+    } VALUES[] = { { METRIC_PREFILL_RATE, r->prefill },
+                   { METRIC_DECODE_RATE, r->decode },
+                   { METRIC_TTFT, r->ttft_s } };
     c.seconds = 0;
     for (size_t k = 0; k < COUNT_OF(VALUES); k++)
         if (VALUES[k].value > 0)
             m[n++] = (struct measurement){ METRICS[VALUES[k].metric].name, METRICS[VALUES[k].metric].unit,
                                            VALUES[k].value };
-    if (t->prefill[i] > 0) c.seconds += t->prompt / t->prefill[i];
-    if (t->decode[i] > 0) c.seconds += t->gen / t->decode[i];
+    if (r->prefill > 0) c.seconds += t->prompt / r->prefill;
+    if (r->decode > 0) c.seconds += t->gen / r->decode;
     return db_cell_insert(d, &c, m, n, NULL, 0, NULL, 0, why);
 }
 
@@ -386,11 +380,7 @@ enum err_code history_import(struct db *d, const char *path, struct import_resul
         out->runs++;
     }
     out->tests = rc ? 0 : r.n;
-    for (int i = 0; i < r.n; i++) {
-        free(r.test[i].prefill);
-        free(r.test[i].decode);
-        free(r.test[i].ttft_s);
-    }
+    for (int i = 0; i < r.n; i++) free(r.test[i].rep);
     free(r.test);
     free(done);
     return rc;

@@ -55,13 +55,7 @@ static struct result_unit *unit_at(struct result *r, const struct value_row *v, 
         if (v->block >= 0 ? u->block == v->block && u->confirm == confirm : same_cell && i == r->units - 1)
             return &r->unit[i];
     }
-    if (r->units == r->cap) {
-        const int cap = r->cap ? 2 * r->cap : 16;
-        struct result_unit *grown = realloc(r->unit, (size_t)cap * sizeof *grown);
-        if (!grown) return NULL;
-        r->unit = grown;
-        r->cap = cap;
-    }
+    if (!array_room(&r->unit, &r->cap, r->units + 1, sizeof *r->unit)) return NULL;
     struct result_unit *new = &r->unit[r->units++];
     *new = (struct result_unit){ .block = v->block, .confirm = confirm };
     for (int i = 0; i < RESULT_METRICS; i++) new->y[i] = NAN;
@@ -177,10 +171,5 @@ double results_canary(const struct results *r, enum metric_id metric)
 
 const char *results_model(const struct results *r, const char *config)
 {
-    const json_t *lines = json_object_get(r->capsule, "config"),
-                 *models = json_object_get(r->capsule, "model");
-    for (size_t i = 0; i < json_array_size(lines); i++)
-        if (!strcmp(json_get_str(json_array_get(lines, i), "line", ""), config))
-            return json_get_str(json_array_get(models, i), "sha256", r->run.model_sha256);
-    return r->run.model_sha256;
+    return json_get_str(capsule_model(r->capsule, config), "sha256", r->run.model_sha256);
 }

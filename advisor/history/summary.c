@@ -39,7 +39,7 @@ struct observation {
 };
 struct observations {
     struct observation *x;
-    size_t n, cap;
+    int n, cap;
     int64_t total; /* sum of times */
 };
 
@@ -47,13 +47,7 @@ struct observations {
 static enum err_code observation_add(struct observations *o, double seconds, int64_t times, struct err *why)
 {
     if (!isfinite(seconds) || times < 1) return ERR_OK;
-    if (o->n == o->cap) {
-        const size_t cap = o->cap ? 2 * o->cap : 256;
-        struct observation *grown = realloc(o->x, cap * sizeof *grown);
-        if (!grown) return no_memory(why);
-        o->x = grown;
-        o->cap = cap;
-    }
+    if (!array_room(&o->x, &o->cap, o->n + 1, sizeof *o->x)) return no_memory(why);
     o->x[o->n++] = (struct observation){ seconds, times };
     o->total += times;
     return ERR_OK;
@@ -68,7 +62,7 @@ static int observation_compare(const void *a, const void *b)
 /* The value at this rank (0 .. total-1) if each were written as often as it was observed. */
 static double observation_at(const struct observations *o, int64_t rank)
 {
-    size_t i = 0;
+    int i = 0;
     while (i + 1 < o->n && rank >= o->x[i].times) rank -= o->x[i++].times;
     return o->x[i].seconds;
 }
@@ -84,7 +78,7 @@ static double observations_quantile(const struct observations *o, double p)
 static struct summary_quantiles observations_summarize(struct observations *o)
 {
     if (!o->n) return (struct summary_quantiles){ 0, NAN, NAN, NAN, NAN };
-    qsort(o->x, o->n, sizeof *o->x, observation_compare);
+    qsort(o->x, (size_t)o->n, sizeof *o->x, observation_compare);
     return (struct summary_quantiles){ .n = o->total,
                                        .p50 = observations_quantile(o, 0.50),
                                        .p95 = observations_quantile(o, 0.95),
@@ -100,19 +94,13 @@ struct moment_change {
 };
 struct intervals {
     struct moment_change *change;
-    size_t n, cap;
+    int n, cap;
 };
 
 static enum err_code interval_add(struct intervals *v, int64_t from_ms, int64_t to_ms, int64_t run_id,
                                   struct err *why)
 {
-    if (v->n + 2 > v->cap) {
-        const size_t cap = v->cap ? 2 * v->cap : 256;
-        struct moment_change *grown = realloc(v->change, cap * sizeof *grown);
-        if (!grown) return no_memory(why);
-        v->change = grown;
-        v->cap = cap;
-    }
+    if (!array_room(&v->change, &v->cap, v->n + 2, sizeof *v->change)) return no_memory(why);
     v->change[v->n++] = (struct moment_change){ from_ms, run_id, 1 };
     v->change[v->n++] = (struct moment_change){ MAX(to_ms, from_ms + 1), run_id, -1 };
     return ERR_OK;
@@ -130,8 +118,8 @@ static struct summary_peak intervals_peak(struct intervals *v)
 {
     struct summary_peak peak = { 0, 0, 0 };
     int64_t now = 0;
-    if (v->n) qsort(v->change, v->n, sizeof *v->change, moment_compare);
-    for (size_t i = 0; i < v->n; i++) {
+    if (v->n) qsort(v->change, (size_t)v->n, sizeof *v->change, moment_compare);
+    for (int i = 0; i < v->n; i++) {
         now += v->change[i].by;
         if (now > peak.n) peak = (struct summary_peak){ now, v->change[i].at_ms, v->change[i].run_id };
     }

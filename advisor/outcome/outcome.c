@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/outcome/text.h"
+#include "advisor/outcome/parts.h"
 
 /* ---------------------------------------------------------------- names */
 
@@ -66,6 +66,15 @@ static bool run_succeeded(const struct run_row *r)
     return !strcmp(r->state, "done") && strcmp(r->verdict, "invalid");
 }
 
+/* Do two runs ask the same question on the same machine? Compared before the expensive loading: files with
+ * the same name in different folders are not distinguished. */
+static bool asks_the_same(const struct run_row *a, const struct run_row *b)
+{
+    return !strcmp(a->label, b->label) && !strcmp(a->workload, b->workload) &&
+           !strcmp(a->metric, b->metric) && !strcmp(a->model_name, b->model_name) &&
+           !strcmp(a->machine, b->machine);
+}
+
 /* When this experiment last ended with a valid verdict, in this run or an earlier one; NAN: never. */
 static double last_success(struct db *d, const struct run_row *row)
 {
@@ -75,10 +84,8 @@ static double last_success(struct db *d, const struct run_row *row)
     if (!isnan(at) || db_run_list(d, row->label, 1000, &rows, &n, NULL)) return at;
     for (int i = 0; i < n; i++) {
         const struct run_row *r = &rows[i];
-        const bool same = run_succeeded(r) && r->id < row->id && !strcmp(r->label, row->label) &&
-                          !strcmp(r->workload, row->workload) && !strcmp(r->metric, row->metric) &&
-                          !strcmp(r->model_name, row->model_name) && !strcmp(r->machine, row->machine);
-        if (same && isnan(at)) at = (double)r->ended_ms * 1e-3; /* newest first */
+        if (isnan(at) && run_succeeded(r) && r->id < row->id && asks_the_same(r, row))
+            at = (double)r->ended_ms * 1e-3; /* newest first */
     }
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);
@@ -170,15 +177,12 @@ static const struct outcome *outcome_find(const struct outcome *o, int n, int64_
     return NULL;
 }
 
-/* Are two runs of the same experiment? Compares label, metric, workload and machine, before the expensive
- * loading. Files with the same name in different folders are not distinguished. */
+/* Is run i the newest one of its question? */
 static bool outcome_may_be_new(const struct run_row *rows, int i)
 {
     for (int k = 0; k < i; k++)
         if (!strcmp(rows[k].state, "done") && !strcmp(rows[k].kind, "ab") &&
-            !strcmp(rows[k].label, rows[i].label) && !strcmp(rows[k].metric, rows[i].metric) &&
-            !strcmp(rows[k].workload, rows[i].workload) && !strcmp(rows[k].machine, rows[i].machine) &&
-            !strcmp(rows[k].model_name, rows[i].model_name))
+            asks_the_same(&rows[k], &rows[i]))
             return false;
     return true;
 }
@@ -214,7 +218,7 @@ enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct d
 
 /* ---------------------------------------------------------------- samples */
 
-static const char *arm_letter(int i)
+const char *arm_letter(int i)
 {
     static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     return LETTERS[i];
@@ -396,17 +400,5 @@ enum err_code outcome_text(char **out, const struct outcome *o, const struct mac
     *out = rc ? NULL : str_take(&e.text);
     if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "out of memory for the exposition of a run");
     exposition_free(&e);
-    return rc;
-}
-
-enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const struct machine *machine,
-                                 struct err *why)
-{
-    struct outcome *o = malloc(sizeof(*o));
-    *out = NULL;
-    enum err_code rc = o ? outcome_load(o, d, run_id, why)
-                         : err_set(why, ERR_NOMEM, "out of memory for a run");
-    if (!rc) rc = outcome_text(out, o, machine, why);
-    free(o);
     return rc;
 }

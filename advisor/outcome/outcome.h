@@ -50,11 +50,6 @@ enum outcome_labels { OUTCOME_IN_GROUP, OUTCOME_ALONE };
 void outcomes_export(const struct outcome *o, int n, enum outcome_labels labels,
                      const struct family_sink *to);
 
-/* The exposition text of a run (names: docs/monitoring.md). free(). Errors: ERR_USAGE when there is no such
- * run; ERR_NOMEM. */
-enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const struct machine *machine,
-                                 struct err *why);
-
 /* ---------------------------------------------------------------- pushing (push.c) */
 
 /* PUT the run's outcome to a Pushgateway. Its group there has the labels job, experiment and machine (that of

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/outcome/text.h"
+#include "advisor/outcome/parts.h"
 #include "advisor/run/run.h"
 
 enum { BACK_OFF_FIRST_MS = 30 * 1000, BACK_OFF_MOST_MS = DB_RETRY_MOST_MS, HOLD_TIMEOUTS = 3 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/outcome/parts.h"
 #include "advisor/run/run.h"
 
 /* Spans per request. Collectors limit the size of a body (otelcol: 20 MiB), and one span has less than 2 KiB.
@@ -24,16 +25,16 @@ static enum err_code send_body(const struct otlp_target *t, struct str *body, st
     return rc;
 }
 
-static enum err_code send_trace(const struct otlp_target *t, const struct trace *trace,
-                                struct trace_sent *sent, struct err *why)
+enum err_code trace_spans_send(const struct otlp_target *t, const struct otlp_resource *who,
+                               const struct otlp_span *spans, int n, struct trace_sent *sent, struct err *why)
 {
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < trace->n && !rc; i += REQUEST_SPANS) {
+    for (int i = 0; i < n && !rc; i += REQUEST_SPANS) {
         struct str body = { 0 };
-        const int n = MIN(REQUEST_SPANS, trace->n - i);
-        otlp_traces_encode(&body, &trace->who.resource, trace->spans + i, n);
+        const int part = MIN(REQUEST_SPANS, n - i);
+        otlp_traces_encode(&body, who, spans + i, part);
         rc = send_body(t, &body, sent, why);
-        if (!rc) sent->spans += n;
+        if (!rc) sent->spans += part;
     }
     return rc;
 }
@@ -60,7 +61,6 @@ static enum err_code arm_requests_add(void *ctx, const struct cell_requests *c, 
 static enum err_code export_requests(struct otlp_batch *b, struct db *d, const struct outcome *o,
                                      struct err *why)
 {
-    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     struct cell_row *cells = NULL;
     struct arm_requests a = { .totals = malloc(sizeof(*a.totals)) };
     const struct family_sink sink = otlp_sink(b);
@@ -70,7 +70,7 @@ static enum err_code export_requests(struct otlp_batch *b, struct db *d, const s
     for (a.arm = 0; a.arm < o->arms && !rc && a.n; a.arm++) {
         const struct label labels[] = { { "experiment", o->experiment },
                                         { "machine", o->machine },
-                                        { "arm", LETTERS[a.arm] } };
+                                        { "arm", arm_letter(a.arm) } };
         memset(a.totals, 0, sizeof(*a.totals));
         a.at = 0;
         rc = db_request_list(d, cells[0].id - 1, arm_requests_add, &a, why);
@@ -127,7 +127,9 @@ static enum err_code send_run(struct db *d, int64_t run_id, const struct otlp_ta
     struct err refused = { 0 };
     enum err_code rc = trace_build(&trace, d, run_id, why), trace_rc = ERR_OK;
     if (!rc) rc = load_outcome(&outcome, d, run_id, why);
-    if (!rc && to[OTLP_TRACES].url) trace_rc = send_trace(&to[OTLP_TRACES], &trace, sent, &refused);
+    if (!rc && to[OTLP_TRACES].url)
+        trace_rc = trace_spans_send(&to[OTLP_TRACES], &trace.who.resource, trace.spans, trace.n, sent,
+                                    &refused);
     /* a collector that refuses traces may accept metrics; one that cannot be reached accepts neither */
     if (!rc && outcome && to[OTLP_METRICS].url && trace_rc != ERR_ABSENT)
         rc = send_metrics(d, &to[OTLP_METRICS], outcome, &trace, sent, why);

@@ -99,7 +99,7 @@ static enum err_code wait_ready(struct llama_server *s, arm_event_fn *event, voi
 static int threads_said(const struct foreign_process *p)
 {
     static const char KEY[] = "n_threads = ";
-    const char *at = strstr(str_text(&p->said), KEY);
+    const char *at = strstr(str_text(&p->said.text), KEY);
     return at ? atoi(at + sizeof KEY - 1) : -1;
 }
 

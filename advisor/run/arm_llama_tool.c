@@ -27,13 +27,8 @@ struct llama_tool {
 static void use(struct llama_tool *t, struct foreign_usage *last)
 {
     const struct foreign_usage now = foreign_usage(t->process.pid);
-    if (isnan(now.cpu_s) || now.rss_bytes == 0) return; /* it has just ended */
+    if (isnan(now.cpu_s) || isnan(now.rss_bytes)) return; /* it has just ended */
     *last = now;
-}
-
-static double add_known(double a, double b)
-{
-    return isnan(a) ? b : isnan(b) ? a : a + b;
 }
 
 /* Runs the tool to its end. Its output is in t->process.said until the next run. */
@@ -66,11 +61,10 @@ static enum err_code tool_run(struct llama_tool *t, const char *const *more, arm
         }
         if (!rc) clock_sleep_ns(POLL_NS);
     }
-    t->used.cpu_s = add_known(t->used.cpu_s, last.cpu_s);
-    t->used.major_faults = add_known(t->used.major_faults, last.major_faults);
-    t->used.minor_faults = add_known(t->used.minor_faults, last.minor_faults);
-    t->used.peak_bytes = isnan(t->used.peak_bytes) ? last.peak_bytes
-                                                   : fmax(t->used.peak_bytes, last.peak_bytes);
+    t->used.cpu_s = sum_known(t->used.cpu_s, last.cpu_s);
+    t->used.major_faults = sum_known(t->used.major_faults, last.major_faults);
+    t->used.minor_faults = sum_known(t->used.minor_faults, last.minor_faults);
+    t->used.peak_bytes = fmax(t->used.peak_bytes, last.peak_bytes); /* ignores NAN */
     if (rc) return rc;
     if (!WIFEXITED(t->process.status) || WEXITSTATUS(t->process.status))
         return foreign_died(&t->process, name, why);
@@ -83,7 +77,7 @@ static enum err_code tool_run(struct llama_tool *t, const char *const *more, arm
  * several, because an argument has several values. New reference. */
 static enum err_code bench_result(json_t **out, const struct llama_tool *t, struct err *why)
 {
-    const char *text = str_text(&t->process.said);
+    const char *text = str_text(&t->process.said.text);
     int tests = 0;
     *out = NULL;
     while (*text) {
@@ -188,7 +182,7 @@ static enum err_code perplexity_cell(struct llama_tool *t, const struct workload
     free(text);
     if (!rc) rc = tool_run(t, args, event, ctx, why);
     if (rc) return rc;
-    const char *at = strstr(str_text(&t->process.said), KEY);
+    const char *at = strstr(str_text(&t->process.said.text), KEY);
     if (!at || sscanf(at + sizeof KEY - 1, "%lf +/- %lf", &ppl, &se) != 2)
         return err_set(
             why, ERR_FORMAT,

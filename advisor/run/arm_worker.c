@@ -7,9 +7,9 @@
  * nothing that it prints can damage the screen or a JSON document. */
 #include "advisor/run/arm_kind.h"
 #include "advisor/run/run.h"
+#include "advisor/run/said.h"
 #include "advisor/run/watchdog.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,24 +23,22 @@
 
 enum {
     TICK_MS = 100,
-    LINE_LIMIT = 64 << 20,  /* bytes; an answer holds at most a number per token, far less */
-    LAST_WORDS = 2048,      /* bytes of the child's output that are kept */
-    CLOSE_MS = 2000,        /* from "close" to SIGKILL */
-    CANCEL_MS = 5000,       /* from "cancel" to SIGKILL */
-    KILLED_MS = 60000,      /* from SIGKILL to its end, for which it needs a processor: 10 s can be too few */
-    LAST_WORDS_SHOWN = 200, /* bytes of it in an error message */
-    STATUS_NO_MEMORY = 6,   /* exit status of a command that lacks memory */
+    LINE_LIMIT = 64 << 20, /* bytes; an answer holds at most a number per token, far less */
+    OUTPUT_MOST = 4096,    /* bytes of the child's output that are kept */
+    CLOSE_MS = 2000,       /* from "close" to SIGKILL */
+    CANCEL_MS = 5000,      /* from "cancel" to SIGKILL */
+    KILLED_MS = 60000,     /* from SIGKILL to its end, for which it needs a processor: 10 s can be too few */
+    STATUS_NO_MEMORY = 6,  /* exit status of a command that lacks memory */
 };
 
 struct worker {
-    int fd, err_fd; /* -1: closed */
-    pid_t pid;      /* 0: reaped */
-    int status;     /* of waitpid, once pid is 0 */
-    bool killed;    /* by this process */
+    int fd;      /* -1: closed */
+    pid_t pid;   /* 0: reaped */
+    int status;  /* of waitpid, once pid is 0 */
+    bool killed; /* by this process */
     int64_t next_id;
     struct str in; /* received bytes of an incomplete line */
-    char words[LAST_WORDS + 1];
-    size_t words_len;
+    struct said said;
     struct watchdog watchdog;
     const struct log *log;
 };
@@ -79,62 +77,22 @@ static void prefer_as_oom_victim(pid_t pid)
 
 static enum err_code worker_start(struct worker *w, const char *program, struct err *why)
 {
-    int pair[2] = { -1, -1 }, words[2] = { -1, -1 };
-    enum err_code rc = ERR_OK;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) || pipe2(words, O_CLOEXEC)) {
+    int pair[2] = { -1, -1 }, output = -1;
+    enum err_code rc = said_open(&w->said, OUTPUT_MOST, &output, why);
+    if (!rc && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
         rc = err_set(why, err_of_errno(errno), "cannot make a channel to a worker: %s", strerror(errno));
-    } else {
+    if (!rc) {
         fcntl(pair[0], F_SETFL, O_NONBLOCK);
-        fcntl(words[0], F_SETFL, O_NONBLOCK);
-        rc = spawn_child(w, program, pair[1], words[1], why);
+        rc = spawn_child(w, program, pair[1], output, why);
     }
     fd_close(&pair[1]);
-    fd_close(&words[1]);
+    fd_close(&output);
     w->fd = pair[0];
-    w->err_fd = words[0];
     if (!rc) prefer_as_oom_victim(w->pid);
     return rc;
 }
 
 /* ---------------------------------------------------------------- its last words, and its death */
-
-static void drain_words(struct worker *w)
-{
-    char buf[1024];
-    ssize_t n;
-    while (w->err_fd >= 0 && (n = read(w->err_fd, buf, sizeof(buf))) != 0) {
-        if (n < 0) {
-            if (errno == EINTR) continue;
-            if (errno != EAGAIN) fd_close(&w->err_fd);
-            return;
-        }
-        const size_t add = (size_t)n;
-        if (w->words_len + add > LAST_WORDS) { /* keep the newest */
-            const size_t drop = w->words_len + add - LAST_WORDS;
-            memmove(w->words, w->words + drop, w->words_len - drop);
-            w->words_len -= drop;
-        }
-        memcpy(w->words + w->words_len, buf, add);
-        w->words_len += add;
-        w->words[w->words_len] = 0;
-    }
-    fd_close(&w->err_fd);
-}
-
-/* The end of the child's output as one printable line; "" when there was none. */
-static const char *last_words(const struct worker *w, char *buf, size_t size)
-{
-    size_t end = w->words_len;
-    while (end && isspace((unsigned char)w->words[end - 1])) end--;
-    size_t start = end > LAST_WORDS_SHOWN ? end - LAST_WORDS_SHOWN : 0;
-    size_t n = 0;
-    for (size_t i = start; i < end && n + 1 < size; i++) {
-        const unsigned char c = (unsigned char)w->words[i];
-        buf[n++] = c == '\n' ? '|' : c < 32 || c == 127 ? ' ' : (char)c;
-    }
-    buf[n] = 0;
-    return buf;
-}
 
 /* Waits up to timeout_ms for the child to end. True when it has been reaped. */
 static bool child_reap(struct worker *w, int timeout_ms)
@@ -148,10 +106,10 @@ static bool child_reap(struct worker *w, int timeout_ms)
             break;
         }
         if (clock_ns() >= until) return false;
-        drain_words(w);
+        said_take(&w->said);
         clock_sleep_ns(2000000);
     }
-    drain_words(w);
+    said_take(&w->said);
     return true;
 }
 
@@ -168,22 +126,20 @@ static enum err_code child_died_error(struct worker *w, struct err *why)
 {
     fd_close(&w->fd);
     if (!child_reap(w, CLOSE_MS)) kill_child(w);
-    char said[LAST_WORDS_SHOWN + 1];
-    last_words(w, said, sizeof(said));
-    const char *sep = *said ? "; it said: " : "";
-    if (w->killed) return err_set(why, ERR_INTERNAL, "the worker closed its channel and hung%s%s", sep, said);
+    char said[SAID_LAST];
+    said_last(&w->said, said);
+    if (w->killed) return err_set(why, ERR_INTERNAL, "the worker closed its channel and hung%s", said);
     if (WIFSIGNALED(w->status)) {
         const int sig = WTERMSIG(w->status);
         if (sig == SIGKILL)
-            return err_set(why, ERR_FIT, "the worker was killed, probably for memory%s%s", sep, said);
-        return err_set(why, ERR_INTERNAL, "the worker died of signal %d (SIG%s)%s%s", sig,
-                       sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", sep, said);
+            return err_set(why, ERR_FIT, "the worker was killed, probably for memory%s", said);
+        return err_set(why, ERR_INTERNAL, "the worker died of signal %d (SIG%s)%s", sig,
+                       sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", said);
     }
     const int status = WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1;
-    if (status == STATUS_NO_MEMORY)
-        return err_set(why, ERR_NOMEM, "the worker ran out of memory%s%s", sep, said);
-    return err_set(why, ERR_INTERNAL, "the worker ended with status %d in the middle of a request%s%s",
-                   status, sep, said);
+    if (status == STATUS_NO_MEMORY) return err_set(why, ERR_NOMEM, "the worker ran out of memory%s", said);
+    return err_set(why, ERR_INTERNAL, "the worker ended with status %d in the middle of a request%s", status,
+                   said);
 }
 
 /* Kills a worker that hangs. */
@@ -212,7 +168,7 @@ static enum err_code send_line(struct worker *w, const json_t *object, struct er
         } else if (errno == EAGAIN) {
             struct pollfd p = { .fd = w->fd, .events = POLLOUT };
             poll(&p, 1, TICK_MS);
-            drain_words(w);
+            said_take(&w->said);
             rc = p.revents & (POLLERR | POLLHUP) ? child_died_error(w, why) : check_alive(w, why);
         } else if (errno != EINTR) {
             rc = child_died_error(w, why);
@@ -344,9 +300,9 @@ static enum err_code wait_answer(struct worker *w, struct waiting *q, struct err
     for (;;) {
         enum err_code rc = take_lines(w, q, why);
         if (rc || q->answer) return rc;
-        struct pollfd p[2] = { { .fd = w->fd, .events = POLLIN }, { .fd = w->err_fd, .events = POLLIN } };
+        struct pollfd p[2] = { { .fd = w->fd, .events = POLLIN }, { .fd = w->said.fd, .events = POLLIN } };
         poll(p, 2, TICK_MS);
-        if (p[1].revents) drain_words(w);
+        if (p[1].revents) said_take(&w->said);
         if (p[0].revents && (rc = answer_receive(w, why))) return rc;
         /* before the callback, whose time does not count */
         if (!q->cancelled_ns && (rc = check_alive(w, why))) return rc;
@@ -400,11 +356,9 @@ static void worker_close(void *state)
     }
     if (!child_reap(w, CLOSE_MS)) kill_child(w);
     fd_close(&w->fd);
-    fd_close(&w->err_fd);
-    if (w->words_len) {
-        char said[LAST_WORDS_SHOWN + 1];
-        log_write(w->log, LOG_DEBUG, "worker said: %s", last_words(w, said, sizeof(said)));
-    }
+    char said[SAID_LAST];
+    if (*said_last(&w->said, said)) log_write(w->log, LOG_DEBUG, "the worker ended%s", said);
+    said_close(&w->said);
     str_free(&w->in);
     free(w);
 }
@@ -414,7 +368,7 @@ static enum err_code worker_open(void **state, json_t **description, const struc
 {
     struct worker *w = calloc(1, sizeof(*w));
     if (!w) return err_set(why, ERR_NOMEM, "out of memory starting the worker process");
-    w->fd = w->err_fd = -1;
+    w->fd = w->said.fd = -1;
     w->log = spec->log;
     w->watchdog.least_s = spec->silence_s;
     *state = w; /* after an error, too, the caller closes it */

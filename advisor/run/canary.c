@@ -21,6 +21,14 @@ void canary_measure(struct canary *out)
     out->seconds = (double)(clock_ns() - start) * 1e-9;
 }
 
+void canary_best(struct canary *best, const struct canary *c)
+{
+    if (!*c->work) return;
+    if (!*best->work) *best = *c;
+    best->read_bytes_s = fmax(best->read_bytes_s, c->read_bytes_s); /* fmax ignores one NAN */
+    best->ops_s = fmax(best->ops_s, c->ops_s);
+}
+
 enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
                            struct err *why)
 {

@@ -190,6 +190,15 @@ enum err_code capsule_find(json_t **out, struct db *d, int64_t run_id, struct er
     return parsed == ERR_NOMEM ? err_set(why, ERR_NOMEM, "%s", damaged.message) : ERR_OK;
 }
 
+const json_t *capsule_model(const json_t *capsule, const char *line)
+{
+    const json_t *lines = json_object_get(capsule, "config"), *models = json_object_get(capsule, "model");
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        if (!strcmp(json_get_str(json_array_get(lines, i), "line", ""), line))
+            return json_array_get(models, i);
+    return NULL;
+}
+
 /* ---------------------------------------------------------------- comparing two */
 
 static void append_key(char *to, size_t size, const char *prefix, const char *key)
@@ -312,19 +321,4 @@ void capsule_change_text(struct str *out, const json_t *change)
 {
     str_printf(out, "%s.%s ", json_get_str(change, "group", "?"), json_get_str(change, "key", "?"));
     capsule_values_text(out, change);
-}
-
-void capsule_diff_text(struct str *out, const json_t *diff, int most)
-{
-    size_t i;
-    json_t *c;
-    json_array_foreach(diff, i, c)
-    {
-        if ((int)i == most) {
-            str_printf(out, "; %d more", (int)json_array_size(diff) - most);
-            return;
-        }
-        if (i) str_append(out, "; ");
-        capsule_change_text(out, c);
-    }
 }

@@ -13,35 +13,36 @@ enum merge { SUM, LARGEST, AVERAGE };
 static const struct {
     const char *key; /* in the worker's answer */
     enum merge merge;
+    const char *stored, *unit; /* the measurement of this name; NULL: it is one of METRICS, or not stored */
 } FIELDS[FIELD_COUNT] = {
-    [FIELD_PREFILL_S] = { "prefill_s", SUM },
-    [FIELD_DECODE_S] = { "decode_s", SUM },
+    [FIELD_PREFILL_S] = { "prefill_s", SUM, "prefill_seconds", "seconds" },
+    [FIELD_DECODE_S] = { "decode_s", SUM, "decode_seconds", "seconds" },
     [FIELD_TTFT_S] = { "ttft_s", AVERAGE },
-    [FIELD_PROMPT_TOKENS] = { "prompt_tokens", SUM },
-    [FIELD_GEN_TOKENS] = { "gen_tokens", SUM },
+    [FIELD_PROMPT_TOKENS] = { "prompt_tokens", SUM, "prompt_tokens", "tokens" },
+    [FIELD_GEN_TOKENS] = { "gen_tokens", SUM, "generated_tokens", "tokens" },
     [FIELD_DECODE_EXPERTS] = { "decode_experts", AVERAGE },
-    [FIELD_CPU_S] = { "cpu_s", SUM },
+    [FIELD_CPU_S] = { "cpu_s", SUM, "cpu_seconds", "seconds" },
     [FIELD_PEAK_BYTES] = { "peak_rss_bytes", LARGEST },
-    [FIELD_RSS_BYTES] = { "rss_bytes", LARGEST },
-    [FIELD_MAJOR_FAULTS] = { "major_faults", SUM },
-    [FIELD_MINOR_FAULTS] = { "minor_faults", SUM },
-    [FIELD_VOLUNTARY] = { "voluntary_switches", SUM },
-    [FIELD_INVOLUNTARY] = { "involuntary_switches", SUM },
+    [FIELD_RSS_BYTES] = { "rss_bytes", LARGEST, "rss_bytes", "bytes" },
+    [FIELD_MAJOR_FAULTS] = { "major_faults", SUM, "major_faults", "" },
+    [FIELD_MINOR_FAULTS] = { "minor_faults", SUM, "minor_faults", "" },
+    [FIELD_VOLUNTARY] = { "voluntary_switches", SUM, "voluntary_switches", "" },
+    [FIELD_INVOLUNTARY] = { "involuntary_switches", SUM, "involuntary_switches", "" },
     [FIELD_PERPLEXITY] = { "perplexity", AVERAGE },
-    [FIELD_NLL] = { "nll", AVERAGE },
-    [FIELD_NLL_SE] = { "nll_se", AVERAGE },
-    [FIELD_SCORED] = { "scored_tokens", LARGEST },
-    [FIELD_KLD_SE] = { "kld_se", AVERAGE },
-    [FIELD_PPL_RATIO] = { "ppl_ratio", AVERAGE },
-    [FIELD_TRAIN_S] = { "train_s", SUM },
-    [FIELD_TRAIN_TOKENS] = { "train_tokens", SUM },
+    [FIELD_NLL] = { "nll", AVERAGE, "nll_nats", "nats" },
+    [FIELD_NLL_SE] = { "nll_se", AVERAGE, "nll_se_nats", "nats" },
+    [FIELD_SCORED] = { "scored_tokens", LARGEST, "scored_tokens", "tokens" },
+    [FIELD_KLD_SE] = { "kld_se", AVERAGE, "kld_se_nats", "nats" },
+    [FIELD_PPL_RATIO] = { "ppl_ratio", AVERAGE, "ppl_ratio", "" },
+    [FIELD_TRAIN_S] = { "train_s", SUM, "train_seconds", "seconds" },
+    [FIELD_TRAIN_TOKENS] = { "train_tokens", SUM, "train_tokens", "tokens" },
     [FIELD_TRAIN_LOSS] = { "train_loss", AVERAGE },
-    [FIELD_SERVER_PREFILL_S] = { "server_prefill_s", SUM },
-    [FIELD_SERVER_DECODE_S] = { "server_decode_s", SUM },
+    [FIELD_SERVER_PREFILL_S] = { "server_prefill_s", SUM, "server_prefill_seconds", "seconds" },
+    [FIELD_SERVER_DECODE_S] = { "server_decode_s", SUM, "server_decode_seconds", "seconds" },
     [FIELD_CHUNK_GAP_S] = { "chunk_gap_s", AVERAGE },
-    [FIELD_FILL_S] = { "fill_s", SUM },
-    [FIELD_FILLED_TOKENS] = { "filled_tokens", SUM },
-    [FIELD_CACHED_TOKENS] = { "cached_tokens", SUM },
+    [FIELD_FILL_S] = { "fill_s", SUM, CELL_FILL, "seconds" },
+    [FIELD_FILLED_TOKENS] = { "filled_tokens", SUM, "filled_tokens", "tokens" },
+    [FIELD_CACHED_TOKENS] = { "cached_tokens", SUM, "cached_tokens", "tokens" },
 };
 
 /* ---------------------------------------------------------------- what answers and sensors say */
@@ -262,35 +263,6 @@ enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, str
 
 /* ---------------------------------------------------------------- into the database */
 
-/* Fields that are stored under names of their own, beside METRICS. */
-static const struct {
-    enum field field;
-    const char *metric, *unit;
-} RAW[] = {
-    { .field = FIELD_PREFILL_S, .metric = "prefill_seconds", .unit = "seconds" },
-    { .field = FIELD_DECODE_S, .metric = "decode_seconds", .unit = "seconds" },
-    { .field = FIELD_PROMPT_TOKENS, .metric = "prompt_tokens", .unit = "tokens" },
-    { .field = FIELD_GEN_TOKENS, .metric = "generated_tokens", .unit = "tokens" },
-    { .field = FIELD_CPU_S, .metric = "cpu_seconds", .unit = "seconds" },
-    { .field = FIELD_RSS_BYTES, .metric = "rss_bytes", .unit = "bytes" },
-    { .field = FIELD_MAJOR_FAULTS, .metric = "major_faults", .unit = "" },
-    { .field = FIELD_MINOR_FAULTS, .metric = "minor_faults", .unit = "" },
-    { .field = FIELD_VOLUNTARY, .metric = "voluntary_switches", .unit = "" },
-    { .field = FIELD_INVOLUNTARY, .metric = "involuntary_switches", .unit = "" },
-    { .field = FIELD_NLL, .metric = "nll_nats", .unit = "nats" },
-    { .field = FIELD_NLL_SE, .metric = "nll_se_nats", .unit = "nats" },
-    { .field = FIELD_SCORED, .metric = "scored_tokens", .unit = "tokens" },
-    { .field = FIELD_KLD_SE, .metric = "kld_se_nats", .unit = "nats" },
-    { .field = FIELD_PPL_RATIO, .metric = "ppl_ratio", .unit = "" },
-    { .field = FIELD_TRAIN_S, .metric = "train_seconds", .unit = "seconds" },
-    { .field = FIELD_TRAIN_TOKENS, .metric = "train_tokens", .unit = "tokens" },
-    { .field = FIELD_SERVER_PREFILL_S, .metric = "server_prefill_seconds", .unit = "seconds" },
-    { .field = FIELD_SERVER_DECODE_S, .metric = "server_decode_seconds", .unit = "seconds" },
-    { .field = FIELD_FILL_S, .metric = CELL_FILL, .unit = "seconds" },
-    { .field = FIELD_FILLED_TOKENS, .metric = "filled_tokens", .unit = "tokens" },
-    { .field = FIELD_CACHED_TOKENS, .metric = "cached_tokens", .unit = "tokens" },
-};
-
 enum { LOAD_MEASUREMENTS = 8 };
 /* What a load's cell keeps beside its metrics; steady: 1 reached, 0 not, absent: too few requests to tell. */
 static int load_measurements(struct measurement *m, const struct load_summary *l)
@@ -326,14 +298,14 @@ static void spans_place(struct span_row *spans, const struct cell_row *row, cons
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 7 + LOAD_MEASUREMENTS];
+    struct measurement m[METRIC_COUNT + FIELD_COUNT + 7 + LOAD_MEASUREMENTS];
     int n = 0;
     for (int i = 0; i < METRIC_COUNT; i++)
         if (!isnan(c->value[i]))
             m[n++] = (struct measurement){ METRICS[i].name, METRICS[i].unit, c->value[i] };
-    for (size_t i = 0; i < COUNT_OF(RAW); i++)
-        if (!isnan(c->field[RAW[i].field]))
-            m[n++] = (struct measurement){ RAW[i].metric, RAW[i].unit, c->field[RAW[i].field] };
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (FIELDS[i].stored && !isnan(c->field[i]))
+            m[n++] = (struct measurement){ FIELDS[i].stored, FIELDS[i].unit, c->field[i] };
     if (c->load.requests) n += load_measurements(m + n, &c->load);
     if (c->beside.memory_ratio > 0)
         m[n++] = (struct measurement){ CELL_MEMORY_RATIO, "ratio", c->beside.memory_ratio };

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "advisor/stats/stats.h"
@@ -27,69 +26,19 @@ static const struct rule {
     double shown_times;   /* factor on value and limit in the message: 100 for %, 1e-9 for GHz */
     const char *unit;
 } CONTAMINATION[] = {
+    /* clang-format off */
     /* time of virtual CPUs taken by the hypervisor: 1 % of a cell is as much as the default margin */
-    { .metric = METRIC_CPU_STEAL,
-      .statistic = MEAN,
-      .above = 0.01,
-      .below_control = NAN,
-      .ticks = true,
-      .text = "the hypervisor took processor time",
-      .shown_times = 100,
-      .unit = " %" },
-    { .metric = METRIC_CPU_FREQUENCY,
-      .statistic = MEDIAN,
-      .above = NAN,
-      .below_control = 0.95,
-      .text = "the clock dropped",
-      .shown_times = 1e-9,
-      .unit = " GHz" },
-    { .metric = METRIC_CPU_THROTTLE,
-      .statistic = MAXIMUM,
-      .above = 0,
-      .below_control = NAN,
-      .text = "a processor slowed down for heat",
-      .shown_times = 1,
-      .unit = "/s" },
-    { .metric = METRIC_SWAP_IN,
-      .statistic = MAXIMUM,
-      .above = 0,
-      .below_control = NAN,
-      .text = "memory came back from swap",
-      .shown_times = 1,
-      .unit = "/s" },
-    { .metric = METRIC_OTHERS_BUSY,
-      .statistic = MEAN,
-      .above = 0.10,
-      .below_control = NAN,
-      .ticks = true,
-      .text = "other programs kept the processors busy",
-      .shown_times = 100,
-      .unit = " %" },
+    { METRIC_CPU_STEAL, MEAN, 0.01, NAN, .ticks = true, .text = "the hypervisor took processor time", .shown_times = 100, .unit = " %" },
+    { METRIC_CPU_FREQUENCY, MEDIAN, NAN, 0.95, .text = "the clock dropped", .shown_times = 1e-9, .unit = " GHz" },
+    { METRIC_CPU_THROTTLE, MAXIMUM, 0, NAN, .text = "a processor slowed down for heat", .shown_times = 1, .unit = "/s" },
+    { METRIC_SWAP_IN, MAXIMUM, 0, NAN, .text = "memory came back from swap", .shown_times = 1, .unit = "/s" },
+    { METRIC_OTHERS_BUSY, MEAN, 0.10, NAN, .ticks = true, .text = "other programs kept the processors busy", .shown_times = 100, .unit = " %" },
     /* In a container a tenth of the machine may be all there is: the others in it count against its quota.
      * What throttling the cell's own work brings about is part of its config, and no rule. */
-    { .metric = METRIC_CGROUP_OTHERS,
-      .statistic = MEAN,
-      .above = 0.10,
-      .below_control = NAN,
-      .ticks = true,
-      .text = "other programs used the control group's quota",
-      .shown_times = 100,
-      .unit = " %" },
-    { .metric = METRIC_ON_BATTERY,
-      .statistic = SPREAD,
-      .above = 0,
-      .below_control = NAN,
-      .text = "the power source changed",
-      .shown_times = 1,
-      .unit = "" },
-    { .metric = METRIC_GPU_THROTTLE,
-      .statistic = MAXIMUM,
-      .above = 0,
-      .below_control = NAN,
-      .gpu = true,
-      .text = "the GPU throttled",
-      .shown_times = 1,
-      .unit = "" },
+    { METRIC_CGROUP_OTHERS, MEAN, 0.10, NAN, .ticks = true, .text = "other programs used the control group's quota", .shown_times = 100, .unit = " %" },
+    { METRIC_ON_BATTERY, SPREAD, 0, NAN, .text = "the power source changed", .shown_times = 1, .unit = "" },
+    { METRIC_GPU_THROTTLE, MAXIMUM, 0, NAN, .gpu = true, .text = "the GPU throttled", .shown_times = 1, .unit = "" },
+    /* clang-format on */
 };
 
 double contamination_limit(enum metric_id metric)
@@ -136,23 +85,21 @@ static double one_tick(const struct sample *s, int n)
     return seconds > 0 && ticks_a_second > 0 ? 1 / (seconds * ticks_a_second) : 0;
 }
 
-const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
-                                 double control_frequency, char *buf, size_t size)
+const char *contamination_reason(const struct sample *samples, int n, const struct contamination_of *of,
+                                 char *buf, size_t size)
 {
     buf[0] = 0;
     /* the worker counts its own faults exactly, also in cells shorter than a tick */
-    const double faults = json_get_num(cell_answer, "major_faults", NAN);
-    if (faults > 0) {
-        snprintf(buf, size, "%.0f major page faults: memory was read from disk", faults);
+    if (of->major_faults > 0) {
+        snprintf(buf, size, "%.0f major page faults: memory was read from disk", of->major_faults);
         return buf;
     }
-    const bool on_gpu = strcmp(json_get_str(cell_answer, "device", "cpu"), "cpu") != 0;
     for (size_t i = 0; i < COUNT_OF(CONTAMINATION); i++) {
         const struct rule *r = &CONTAMINATION[i];
-        if (r->gpu && !on_gpu) continue;
+        if (r->gpu && !of->on_gpu) continue;
         const double got = over_samples(samples, n, r->metric, r->statistic);
         const bool low = !isnan(r->below_control);
-        const double limit = low        ? r->below_control * control_frequency
+        const double limit = low        ? r->below_control * of->control_frequency
                              : r->ticks ? r->above + one_tick(samples, n)
                                         : r->above;
         if (low ? !(got < limit) : !(got > limit)) continue; /* not exceeded, or one side is NAN */

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "advisor/run/run.h"
+#include "advisor/run/said.h"
 #include "advisor/run/watchdog.h"
 #include "base/guard/guard.h"
 #include "engine/gguf/gguf.h"
@@ -47,8 +48,7 @@ void words_environment(struct words *env, const char *const *more);
 struct foreign_process {
     pid_t pid;  /* also the group's; 0: none */
     int status; /* of waitpid, once pid is 0 */
-    int out_fd;
-    struct str said;
+    struct said said;
     struct process_guard guard;
     bool held; /* stopped by foreign_hold */
     struct watchdog watchdog;
@@ -72,6 +72,7 @@ struct foreign_usage {
     double cpu_s, peak_bytes, rss_bytes, major_faults, minor_faults;
 };
 struct foreign_usage foreign_usage(int pid); /* pid 0: all unknown */
+double sum_known(double a, double b);        /* an unknown one is left out; NAN: both are */
 /* Peak memory counts from now on. */
 void foreign_reset_peak(int pid);
 /* Puts the use since `before` into an answer, under the names of a worker's. */

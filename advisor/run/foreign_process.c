@@ -7,7 +7,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,9 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sysfs/sysfs.h"
+
 enum {
     SAID_MOST = 1 << 22, /* bytes of output that are kept: the newest */
-    LAST_WORDS = 240,    /* bytes of it in an error message */
     END_MS = 2000,       /* from SIGTERM to SIGKILL */
     TREE_MOST = 1024,    /* processes of a tree */
     STAT_LIMIT = 1 << 16
@@ -166,51 +166,30 @@ static double tree_cpu_s(int pid)
 
 static void take_output(struct foreign_process *p)
 {
-    char buf[4096];
-    ssize_t n;
-    while (p->out_fd >= 0 && (n = read(p->out_fd, buf, sizeof buf)) != 0) {
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) {
-            if (errno == EAGAIN) return;
-            break;
-        }
-        if (p->said.len + (size_t)n > SAID_MOST && p->said.len > SAID_MOST / 2) {
-            memmove(p->said.data, p->said.data + SAID_MOST / 2, p->said.len - SAID_MOST / 2);
-            p->said.len -= SAID_MOST / 2;
-        }
-        str_append_n(&p->said, buf, (size_t)n);
-        watchdog_heard(&p->watchdog);
-    }
-    if (p->out_fd >= 0) close(p->out_fd);
-    p->out_fd = -1;
+    if (said_take(&p->said)) watchdog_heard(&p->watchdog);
 }
 
 enum err_code foreign_start(struct foreign_process *p, const struct words *command,
                             const char *const *environment, struct err *why)
 {
-    int pair[2];
+    int output = -1;
     struct words env = { 0 };
-    p->out_fd = -1;
     p->watchdog.tree_cpu_s = tree_cpu_s;
     words_environment(&env, environment);
     enum err_code rc = command->failed || env.failed ? err_set(why, ERR_NOMEM, "out of memory for a command")
-                       : pipe2(pair, O_CLOEXEC)
-                           ? err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno))
-                           : ERR_OK;
+                                                     : said_open(&p->said, SAID_MOST, &output, why);
     if (rc) {
         words_free(&env);
         return rc;
     }
-    fcntl(pair[0], F_SETFL, O_NONBLOCK);
     const struct process_spec start = { .program = command->word[0],
                                         .argv = command->word,
                                         .envp = env.word,
-                                        .output_fd = pair[1],
+                                        .output_fd = output,
                                         .channel_fd = -1 };
     rc = process_spawn(&p->pid, &start, why);
     words_free(&env);
-    close(pair[1]);
-    p->out_fd = pair[0];
+    close(output);
     if (!rc) rc = process_guard_start(&p->guard, p->pid, why);
     if (rc) foreign_end(p);
     return rc;
@@ -255,28 +234,19 @@ void foreign_end(struct foreign_process *p)
         p->pid = 0;
     }
     process_guard_end(&p->guard);
-    if (p->out_fd > 0) close(p->out_fd);
-    p->out_fd = -1;
-    str_free(&p->said);
+    said_close(&p->said);
 }
 
 enum err_code foreign_died(const struct foreign_process *p, const char *name, struct err *why)
 {
-    char said[LAST_WORDS + 1];
-    size_t end = p->said.len, n = 0;
-    while (end && isspace((unsigned char)p->said.data[end - 1])) end--;
-    for (size_t i = end > LAST_WORDS ? end - LAST_WORDS : 0; i < end; i++) {
-        const unsigned char ch = (unsigned char)p->said.data[i];
-        said[n++] = ch == '\n' ? '|' : ch < 32 || ch == 127 ? ' ' : (char)ch;
-    }
-    said[n] = 0;
-    const char *sep = n ? "; it said: " : "";
+    char said[SAID_LAST];
+    said_last(&p->said, said);
     if (WIFSIGNALED(p->status) && WTERMSIG(p->status) == SIGKILL)
-        return err_set(why, ERR_FIT, "%s was killed, probably for memory%s%s", name, sep, said);
+        return err_set(why, ERR_FIT, "%s was killed, probably for memory%s", name, said);
     if (WIFSIGNALED(p->status))
-        return err_set(why, ERR_FORMAT, "%s died of signal %d (%s)%s%s", name, WTERMSIG(p->status),
-                       strsignal(WTERMSIG(p->status)), sep, said);
-    return err_set(why, ERR_FORMAT, "%s ended with status %d%s%s", name, WEXITSTATUS(p->status), sep, said);
+        return err_set(why, ERR_FORMAT, "%s died of signal %d (%s)%s", name, WTERMSIG(p->status),
+                       strsignal(WTERMSIG(p->status)), said);
+    return err_set(why, ERR_FORMAT, "%s ended with status %d%s", name, WEXITSTATUS(p->status), said);
 }
 
 /* ---------------------------------------------------------------- what it uses */
@@ -325,16 +295,9 @@ static int tree_read(int root, struct process_stat *tree)
     return found;
 }
 
-/* A line "VmHWM: 123 kB" of /proc/PID/status in bytes; 0: none. */
-static double status_bytes(int pid, const char *field)
+double sum_known(double a, double b)
 {
-    char path[64], *text = NULL;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (file_read(&text, NULL, path, STAT_LIMIT, NULL)) return 0;
-    const char *at = strstr(text, field);
-    const double kb = at ? strtod(at + strlen(field), NULL) : 0;
-    free(text);
-    return kb * 1024;
+    return isnan(a) ? b : isnan(b) ? a : a + b;
 }
 
 struct foreign_usage foreign_usage(int pid)
@@ -342,13 +305,13 @@ struct foreign_usage foreign_usage(int pid)
     struct foreign_usage u = { NAN, NAN, NAN, NAN, NAN };
     struct process_stat *tree = pid > 0 ? malloc(sizeof(*tree) * TREE_MOST) : NULL;
     const int n = tree ? tree_read(pid, tree) : 0;
-    if (n) u = (struct foreign_usage){ 0 };
     for (int i = 0; i < n; i++) {
-        u.cpu_s += tree[i].cpu_s;
-        u.major_faults += tree[i].major;
-        u.minor_faults += tree[i].minor;
-        u.peak_bytes += status_bytes(tree[i].pid, "VmHWM:");
-        u.rss_bytes += status_bytes(tree[i].pid, "VmRSS:");
+        const struct process_memory m = sys_process_memory("", tree[i].pid);
+        u.cpu_s = sum_known(u.cpu_s, tree[i].cpu_s);
+        u.major_faults = sum_known(u.major_faults, tree[i].major);
+        u.minor_faults = sum_known(u.minor_faults, tree[i].minor);
+        u.peak_bytes = sum_known(u.peak_bytes, m.peak_bytes); /* without those that have just ended */
+        u.rss_bytes = sum_known(u.rss_bytes, m.rss_bytes);
     }
     free(tree);
     return u;

@@ -96,13 +96,9 @@ static void take_ids(struct reply *r, const json_t *o)
 /* Room for more chunks, and as many gaps. */
 static bool chunks_grow(struct reply *r)
 {
-    const int room = r->room ? 2 * r->room : 256;
-    float *gaps = realloc(r->gap_s, (size_t)room * sizeof *gaps);
-    if (gaps) r->gap_s = gaps;
-    int32_t *tokens = realloc(r->chunk_tokens, (size_t)room * sizeof *tokens);
-    if (tokens) r->chunk_tokens = tokens;
-    if (gaps && tokens) r->room = room;
-    return gaps && tokens;
+    int gap_room = r->room;
+    return array_room(&r->gap_s, &gap_room, r->chunks + 1, sizeof *r->gap_s) &&
+           array_room(&r->chunk_tokens, &r->room, r->chunks + 1, sizeof *r->chunk_tokens);
 }
 
 /* An event with tokens arrived at `now`. `count`: all tokens so far by the server's count; NAN unknown. */
@@ -110,7 +106,7 @@ static void take_chunk(struct reply *r, int64_t now, double count)
 {
     const double before = r->chunks ? r->counted : 0;
     if (isnan(count) || count - before != 1) r->each_one = false;
-    if (r->chunks == r->room && !chunks_grow(r)) {
+    if (!chunks_grow(r)) {
         r->failed = true;
         return;
     }

@@ -15,6 +15,7 @@ enum { DOCUMENT_MOST = 64 << 20, LONGEST_S = 24 * 3600 };
 struct exchange {
     struct foreign_wait *wait; /* NULL: nobody waits */
     struct str body;
+    size_t most; /* bytes of it */
 };
 
 static bool on_data(void *ctx, const char *data, size_t n)
@@ -24,7 +25,7 @@ static bool on_data(void *ctx, const char *data, size_t n)
     if (x->wait) x->wait->silent_s = 0;
     if (x->wait && x->wait->reply) return reply_take(x->wait->reply, data, n);
     str_append_n(&x->body, data, n);
-    return !x->body.failed && x->body.len <= DOCUMENT_MOST;
+    return !x->body.failed && x->body.len <= x->most;
 }
 
 /* How far a request has come, for people who watch. */
@@ -90,7 +91,7 @@ enum err_code foreign_workload(struct workload *w, enum engine_kind engine, cons
 enum err_code foreign_send(json_t **answer, const char *url, const json_t *body, const char *key,
                            struct foreign_wait *w, struct err *why)
 {
-    struct exchange x = { .wait = w };
+    struct exchange x = { .wait = w, .most = DOCUMENT_MOST };
     const struct http_auth auth = { .bearer = key,
                                     .timeout_s = w ? LONGEST_S : 10,
                                     .insecure_credentials = http_insecure_credentials() };
@@ -128,27 +129,16 @@ enum err_code foreign_send(json_t **answer, const char *url, const json_t *body,
     return rc;
 }
 
-struct text_wanted {
-    struct str *out;
-    size_t most;
-};
-
-static bool on_text(void *ctx, const char *data, size_t n)
-{
-    struct text_wanted *t = ctx;
-    str_append_n(t->out, data, n);
-    return !t->out->failed && t->out->len <= t->most;
-}
-
 enum err_code foreign_get_text(struct str *out, const char *url, const char *key, size_t most,
                                struct err *why)
 {
-    struct text_wanted wanted = { out, most };
+    struct exchange x = { .most = most };
     const struct http_auth auth = { .bearer = key, .insecure_credentials = http_insecure_credentials() };
     const struct http_request request = {
-        .method = "GET", .url = url, .auth = &auth, .receive = on_text, .ctx = &wanted
+        .method = "GET", .url = url, .auth = &auth, .receive = on_data, .ctx = &x
     };
     const enum err_code rc = http_send(&request, NULL, why);
+    *out = x.body;
     if (out->failed) return err_set(why, ERR_NOMEM, "out of memory for %s", url);
     return rc == ERR_CANCELLED ? err_set(why, ERR_FORMAT, "%s: more than %zu bytes", url, most) : rc;
 }

@@ -57,13 +57,7 @@ static double at_s(const struct client *c, int64_t ns)
 
 static bool gaps_keep(struct float_list *to, const struct reply *r)
 {
-    if (to->n + r->gaps > to->room) {
-        const int room = 2 * (to->n + r->gaps);
-        float *grown = realloc(to->v, (size_t)room * sizeof *grown);
-        if (!grown) return false;
-        to->v = grown;
-        to->room = room;
-    }
+    if (!array_room(&to->v, &to->room, (int64_t)to->n + r->gaps, sizeof *to->v)) return false;
     if (r->gaps) memcpy(to->v + to->n, r->gap_s, (size_t)r->gaps * sizeof *to->v);
     to->n += r->gaps;
     return true;

@@ -93,34 +93,19 @@ static enum err_code rows_read(struct rows *r, const json_t *answer, struct err 
 
 /* ---------------------------------------------------------------- one request */
 
-static double row_ttft(const struct row *q)
-{
-    return q->first - q->scheduled;
-}
+enum row_figure { ROW_TTFT, ROW_TTFT_SENT, ROW_TPOT, ROW_E2E, ROW_QUEUE, ROW_LATE };
 
-static double row_ttft_sent(const struct row *q)
+static double row_value(const struct row *q, enum row_figure f)
 {
-    return q->first - q->sent;
-}
-
-static double row_tpot(const struct row *q)
-{
-    return q->tokens > 1 ? (q->end - q->first) / (q->tokens - 1) : (double)NAN;
-}
-
-static double row_e2e(const struct row *q)
-{
-    return q->end - q->scheduled;
-}
-
-static double row_queue(const struct row *q)
-{
-    return q->admitted - q->scheduled;
-}
-
-static double row_late(const struct row *q)
-{
-    return q->sent - q->scheduled;
+    switch (f) {
+    case ROW_TTFT: return q->first - q->scheduled;
+    case ROW_TTFT_SENT: return q->first - q->sent;
+    case ROW_TPOT: return q->tokens > 1 ? (q->end - q->first) / (q->tokens - 1) : (double)NAN;
+    case ROW_E2E: return q->end - q->scheduled;
+    case ROW_QUEUE: return q->admitted - q->scheduled;
+    case ROW_LATE: return q->sent - q->scheduled;
+    }
+    return NAN;
 }
 
 /* scratch: [q->tokens], in use as long as the result */
@@ -201,12 +186,6 @@ enum steady load_steady(const double *ttft, const double *in_system, int n, int 
     return STEADY_REACHED;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Completed requests are row[0 .. n) after this. Fills the summary's warm-up, counted in completed requests.
  */
 static enum err_code steady_find(struct load_summary *out, const struct rows *r,
@@ -220,10 +199,10 @@ static enum err_code steady_find(struct load_summary *out, const struct rows *r,
     for (int i = 0; room && i < r->n; i++) {
         if (!r->row[i].done) continue;
         known = known && !isnan(r->row[i].first);
-        ttft[n] = row_ttft(&r->row[i]);
+        ttft[n] = row_value(&r->row[i], ROW_TTFT);
         ends[n++] = r->row[i].end;
     }
-    if (room) qsort(ends, (size_t)n, sizeof *ends, ascending);
+    if (room) stats_sort(ends, n);
     for (int i = 0, k = 0, ended = 0; room && i < r->n; i++) {
         if (!r->row[i].done) continue;
         while (ended < n && ends[ended] <= r->row[i].scheduled) ended++;
@@ -250,23 +229,23 @@ static enum err_code steady_find(struct load_summary *out, const struct rows *r,
 
 /* Figures of steady state: mean, and percentiles where there are enough requests. */
 static const struct {
-    double (*of)(const struct row *q);
+    enum row_figure of;
     enum metric_id mean;
     int p50; /* of p50, p95, p99, in this order; METRIC_COUNT: none */
 } STEADY[] = {
-    { row_ttft, METRIC_TTFT, METRIC_TTFT_P50 },    { row_ttft_sent, METRIC_TTFT_SENT, METRIC_COUNT },
-    { row_tpot, METRIC_TPOT, METRIC_TPOT_P50 },    { row_e2e, METRIC_COUNT, METRIC_E2E_P50 },
-    { row_queue, METRIC_QUEUE, METRIC_QUEUE_P50 },
+    { ROW_TTFT, METRIC_TTFT, METRIC_TTFT_P50 },    { ROW_TTFT_SENT, METRIC_TTFT_SENT, METRIC_COUNT },
+    { ROW_TPOT, METRIC_TPOT, METRIC_TPOT_P50 },    { ROW_E2E, METRIC_COUNT, METRIC_E2E_P50 },
+    { ROW_QUEUE, METRIC_QUEUE, METRIC_QUEUE_P50 },
 };
 static const double QUANTILES[] = { 0.50, 0.95, 0.99 };
 
 /* The known values of a figure of the completed requests from `skip` on, to scratch. Returns their number. */
-static int values_take(const struct rows *r, int skip, double (*of)(const struct row *q))
+static int values_take(const struct rows *r, int skip, enum row_figure of)
 {
     int n = 0, k = 0;
     for (int i = 0; i < r->n; i++) {
         if (!r->row[i].done || k++ < skip) continue;
-        const double v = of(&r->row[i]);
+        const double v = row_value(&r->row[i], of);
         if (!isnan(v)) r->scratch[n++] = v;
     }
     return n;
@@ -283,8 +262,8 @@ static void steady_figures(struct load_summary *out, double *value, const struct
     for (size_t f = 0; f < COUNT_OF(STEADY); f++) {
         const int n = values_take(r, out->warmup, STEADY[f].of);
         if (STEADY[f].mean != METRIC_COUNT) value[STEADY[f].mean] = stats_mean(r->scratch, n);
-        if (STEADY[f].of == row_ttft) out->ttft_half_s = half_width(r->scratch, n);
-        if (STEADY[f].of == row_tpot) out->tpot_half_s = half_width(r->scratch, n);
+        if (STEADY[f].of == ROW_TTFT) out->ttft_half_s = half_width(r->scratch, n);
+        if (STEADY[f].of == ROW_TPOT) out->tpot_half_s = half_width(r->scratch, n);
         if (STEADY[f].p50 == METRIC_COUNT) continue;
         stats_sort(r->scratch, n);
         for (size_t q = 0; q < COUNT_OF(QUANTILES); q++)
@@ -351,9 +330,9 @@ static void run_figures(const struct load_summary *out, double *value, const str
     const struct sums s = sums_of(r);
     const double seconds = json_get_num(served, "seconds", NAN), step_s = json_get_num(served, "step_s", NAN),
                  steps = json_get_num(served, "steps", NAN);
-    int n = values_take(r, 0, row_e2e);
+    int n = values_take(r, 0, ROW_E2E);
     value[METRIC_E2E] = stats_mean(r->scratch, n);
-    n = values_take(r, 0, row_late);
+    n = values_take(r, 0, ROW_LATE);
     value[METRIC_LATE] = stats_mean(r->scratch, n);
     value[METRIC_ITL_MAX] = s.longest_gap;
     value[METRIC_REQUEST_RATE] = quotient(out->done, seconds);
@@ -434,7 +413,7 @@ enum err_code load_request_rows(struct request_figures **out, int *n, const json
         if (!q->done) continue;
         (*out)[(*n)++] = (struct request_figures){ .prompt_tokens = (float)q->prompt,
                                                    .gen_tokens = (float)q->tokens,
-                                                   .ttft_s = (float)row_ttft(q),
+                                                   .ttft_s = (float)row_value(q, ROW_TTFT),
                                                    .prefill_s = (float)(q->first - q->admitted),
                                                    .decode_s = q->tokens > 1 ? (float)(q->end - q->first)
                                                                              : NAN };

@@ -24,7 +24,7 @@ static bool disturbance_in(struct sampler_thread *sampler, struct sample *window
 {
     const int64_t now = clock_ns();
     const int n = sampler_window(sampler, now - WINDOW_NS, now, window, WINDOW_SAMPLES);
-    contamination_reason(window, n, NULL, NAN, reason, size);
+    contamination_reason(window, n, &(struct contamination_of){ NAN, NAN, false }, reason, size);
     return n > 0;
 }
 

@@ -192,12 +192,12 @@ struct conditions run_conditions(const struct run *r)
 
 static void cell_judge(const struct run *r, const struct run_cell *what, struct measured_cell *c)
 {
-    json_t *o = json_object();
-    json_put_num(o, "major_faults", c->field[FIELD_MAJOR_FAULTS]);
-    json_put_str(o, "device", json_get_str(arm_description(what->arm), "device", "cpu"));
-    contamination_reason(r->window, r->samples, o, what->control_frequency, c->disturbed,
-                         sizeof c->disturbed);
-    json_decref(o);
+    const struct contamination_of of = {
+        .major_faults = c->field[FIELD_MAJOR_FAULTS],
+        .control_frequency = what->control_frequency,
+        .on_gpu = strcmp(json_get_str(arm_description(what->arm), "device", "cpu"), "cpu") != 0,
+    };
+    contamination_reason(r->window, r->samples, &of, c->disturbed, sizeof c->disturbed);
 }
 
 static struct cell_ask ask_of(const struct run *r, const struct run_cell *what)
@@ -211,8 +211,8 @@ static struct cell_ask ask_of(const struct run *r, const struct run_cell *what)
                               .ctx = what->ctx };
 }
 
-enum err_code run_warm_up(struct run *r, const struct run_cell *what, struct measured_cell *c,
-                          struct err *why)
+enum err_code run_measure_cell(struct run *r, const struct run_cell *what, struct measured_cell *c,
+                               struct err *why)
 {
     const struct cell_ask ask = ask_of(r, what);
     return cell_take(c, &ask, r->window, &r->samples, why);
@@ -231,7 +231,7 @@ static enum err_code cell_finish(struct run *r, const struct run_cell *what, str
 
 enum err_code run_cell(struct run *r, const struct run_cell *what, struct measured_cell *c, struct err *why)
 {
-    enum err_code rc = run_warm_up(r, what, c, &c->failure);
+    enum err_code rc = run_measure_cell(r, what, c, &c->failure);
     c->failure.code = rc; /* cell_take clears c before it fails */
     if (what->sequence_rates) cell_derive_sequences(c);
     if (rc == ERR_CANCELLED) {

@@ -98,13 +98,7 @@ static void call_fail(struct engine *e, struct call *c, enum serve_outcome outco
 
 static bool answer_note(struct answer *a, const struct serving_token *t, size_t bytes)
 {
-    if (a->note_count == a->note_cap) {
-        const int cap = MAX(2 * a->note_cap, 8);
-        struct note *more = realloc(a->notes, (size_t)cap * sizeof *more);
-        if (!more) return false;
-        a->notes = more;
-        a->note_cap = cap;
-    }
+    if (!array_room(&a->notes, &a->note_cap, a->note_count + 1, sizeof *a->notes)) return false;
     struct note *n = &a->notes[a->note_count++];
     *n = (struct note){ .token = t->token, .at = a->bytes, .bytes = bytes, .logprob = t->logprob };
     n->top_count = MIN(t->top_count, SERVING_TOP_MOST);
@@ -158,9 +152,9 @@ static bool answer_time(struct engine *e, struct answer *a, int64_t now)
     else
         live_gap_add(&t->live, gap_s);
     if (first)
-        histogram_add(&t->first_token, &EDGES_FIRST_TOKEN, first_s, 1);
+        histogram_add(&t->all.first_token, &EDGES_FIRST_TOKEN, first_s, 1);
     else
-        histogram_add(&t->token, &EDGES_TOKEN, gap_s, 1);
+        histogram_add(&t->all.token, &EDGES_TOKEN, gap_s, 1);
     pthread_mutex_unlock(&e->s->lock);
     a->last_ns = now;
     if (!first) return slo_note_gap(e->s, a, gap_s);
@@ -214,16 +208,7 @@ static void call_write(struct engine *e, struct call *c)
         for (int i = 0; i < c->answer_count; i++) reply_stream_answer(e->s, c, &c->answers[i]);
         if (!c->left) reply_stream_end(e->s, c);
     } else if (!c->left) {
-        json_t *document = reply_document(e->s, c);
-        char *line = json_line(document);
-        json_decref(document);
-        if (line) {
-            str_append(&c->pending, line);
-            str_append(&c->pending, "\n");
-        } else {
-            c->pending.failed = true;
-        }
-        free(line);
+        reply_line(&c->pending, "", reply_document(e->s, c), "\n");
     }
     if (c->pending.failed) refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answer");
 }
@@ -255,8 +240,8 @@ static void calls_admit(struct engine *e, int level, int64_t begun_ns)
             if (c->stage == CALL_WAITING) {
                 c->stage = CALL_RUNNING;
                 e->s->waiting--;
-                histogram_add(&e->s->tally.queue, &EDGES_REQUEST, (double)(begun_ns - c->arrived_ns) * 1e-9,
-                              1);
+                histogram_add(&e->s->tally.all.queue, &EDGES_REQUEST,
+                              (double)(begun_ns - c->arrived_ns) * 1e-9, 1);
             }
             server_publish_locked(e->s);
             pthread_mutex_unlock(&e->s->lock);
@@ -306,12 +291,12 @@ static void step_publish(struct engine *e, int level, const struct serving_resul
         any |= c->pending.len > 0;
         call_publish_locked(s, c);
     }
-    s->tally.prompt_tokens += e->news.prompt_tokens;
-    s->tally.cached_tokens += e->news.cached_tokens;
-    s->tally.generated_tokens += e->news.generated_tokens;
-    s->tally.steps += r->rows > 0;
-    s->tally.rows += r->rows;
-    s->tally.busy_s += r->seconds;
+    s->tally.all.prompt_tokens += e->news.prompt_tokens;
+    s->tally.all.cached_tokens += e->news.cached_tokens;
+    s->tally.all.generated_tokens += e->news.generated_tokens;
+    s->tally.all.steps += r->rows > 0;
+    s->tally.all.rows += r->rows;
+    s->tally.all.busy_s += r->seconds;
     s->tally.at[level].busy_s += r->seconds;
     s->tally.at[level].tokens += e->news.generated_tokens;
     s->tally.now = counts_of(s);

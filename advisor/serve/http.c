@@ -107,15 +107,11 @@ static enum MHD_Result answer_no_memory(struct exchange *x)
 
 static enum MHD_Result answer_json(struct exchange *x, unsigned status, json_t *document)
 {
-    char *line = json_line(document);
     struct str text = { 0 };
-    json_decref(document);
-    if (line) str_printf(&text, "%s\n", line);
-    const enum MHD_Result sent = line && !text.failed
-                                     ? answer_send(x, status, JSON_TYPE, str_text(&text), text.len)
-                                     : answer_no_memory(x);
+    reply_line(&text, "", document, "\n");
+    const enum MHD_Result sent = text.failed ? answer_no_memory(x)
+                                             : answer_send(x, status, JSON_TYPE, str_text(&text), text.len);
     str_free(&text);
-    free(line);
     return sent;
 }
 

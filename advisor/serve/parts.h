@@ -170,15 +170,14 @@ json_t *reply_text(const char *bytes, size_t n);
 /* Read text that left a->held: what is text goes to a->ready, calls of tools to a->calls. ended: the answer
  * has. */
 void reply_read_calls(struct answer *a, const struct str *text, bool ended);
-/* Usage and times of a request, for people and for load generators. */
-json_t *reply_usage(const struct call *c);
-json_t *reply_timings(const struct call *c);
 /* The whole answer as a document. Takes the text and notes of all answers. */
 json_t *reply_document(const struct server *s, struct call *c);
 /* Append the events of one answer: its text so far, and its end. Nothing if there is nothing new. */
 void reply_stream_answer(const struct server *s, struct call *c, struct answer *a);
 /* Append the last events: usage, if it is wanted, and the end. */
 void reply_stream_end(const struct server *s, struct call *c);
+/* Append a document between two texts; out->failed: it is missing. Takes the reference. */
+void reply_line(struct str *out, const char *before, json_t *document, const char *after);
 /* Append one event. Takes the reference. */
 void reply_event(struct str *out, json_t *document);
 
@@ -190,17 +189,10 @@ struct call_list {
 
 /* What happened so far: L. */
 struct tally {
-    int64_t outcome[SERVE_OUTCOMES], accepted;
-    int64_t met, missed; /* requests within the limits of goodput, and not */
-    int64_t prompt_tokens, cached_tokens, generated_tokens, steps, rows;
-    double busy_s; /* in steps */
-    struct {
-        int64_t requests, tokens;
-        double busy_s;
-    } at[SERVE_LEVELS];
-    struct histogram_counts queue, first_token, token, duration;
+    struct serve_figures all; /* without what `now`, `live` and the server's gauges say */
+    struct serve_level at[SERVE_LEVELS];
     struct scheduler_counts now;
-    struct live live;  /* its counts of requests and tokens are those above */
+    struct live live;  /* its counts of requests and tokens are those of `all` */
     json_t *occupancy; /* of the KV cache, at most LOOK_MS old while something runs */
 };
 

@@ -170,12 +170,7 @@ static bool call_prepare(const struct server *s, struct call *c)
 
 static bool document_keep(struct call *c, json_t *document)
 {
-    char *line = json_line(document);
-    json_decref(document);
-    if (!line) return refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answer");
-    str_append(&c->out, line);
-    str_append(&c->out, "\n");
-    free(line);
+    reply_line(&c->out, "", document, "\n");
     return !c->out.failed || refuse(&c->no, 500, "out_of_memory", NULL, "out of memory for the answer");
 }
 

@@ -228,7 +228,7 @@ struct call_sums call_sum(const struct call *c)
     return sum;
 }
 
-json_t *reply_usage(const struct call *c)
+static json_t *usage_json(const struct call *c)
 {
     const struct call_sums sum = call_sum(c);
     json_t *o = json_object(), *details = json_object();
@@ -251,7 +251,7 @@ static double rate_of(int64_t n, double ms)
 }
 
 /* Names as llama-server has them, where it has the figure. */
-json_t *reply_timings(const struct call *c)
+static json_t *timings_json(const struct call *c)
 {
     json_t *o = json_object();
     const struct call_sums sum = call_sum(c);
@@ -286,68 +286,56 @@ static json_t *envelope(const struct server *s, const struct call *c, bool event
     return o;
 }
 
-static json_t *choice_of(const struct server *s, struct call *c, struct answer *a)
+/* What a choice holds: the whole message, or of an event: only its beginning, or a part. */
+enum choice_form { CHOICE_WHOLE, CHOICE_BEGIN, CHOICE_PART };
+
+static json_t *choice_of(const struct server *s, struct call *c, struct answer *a, enum choice_form form)
 {
     json_t *o = json_object();
     json_put_int(o, "index", a->index);
     if (c->ask.endpoint == ENDPOINT_CHAT) {
         json_t *message = json_object();
-        json_put_str(message, "role", "assistant");
-        put_message(message, a);
-        json_put(o, "message", message);
+        if (form != CHOICE_PART) json_put_str(message, "role", "assistant");
+        if (form == CHOICE_BEGIN)
+            json_put_str(message, "content", "");
+        else
+            put_message(message, a);
+        json_put(o, form == CHOICE_WHOLE ? "message" : "delta", message);
     } else {
         json_put(o, "text", reply_text(str_text(&a->ready), a->ready.len));
     }
-    json_put(o, "logprobs", logprobs_take(s, c, a));
-    json_put_str(o, "finish_reason", a->finish);
+    json_put(o, "logprobs", form == CHOICE_BEGIN ? json_null() : logprobs_take(s, c, a));
+    json_put_str(o, "finish_reason", form == CHOICE_BEGIN ? NULL : a->finish);
     return o;
 }
 
 json_t *reply_document(const struct server *s, struct call *c)
 {
     json_t *o = envelope(s, c, false), *choices = json_array();
-    for (int i = 0; i < c->answer_count; i++) json_array_append_new(choices, choice_of(s, c, &c->answers[i]));
+    for (int i = 0; i < c->answer_count; i++)
+        json_array_append_new(choices, choice_of(s, c, &c->answers[i], CHOICE_WHOLE));
     json_put(o, "choices", choices);
-    json_put(o, "usage", reply_usage(c));
-    json_put(o, "timings", reply_timings(c));
+    json_put(o, "usage", usage_json(c));
+    json_put(o, "timings", timings_json(c));
     return o;
 }
 
 /* ---------------------------------------------------------------- events */
 
-void reply_event(struct str *out, json_t *document)
+void reply_line(struct str *out, const char *before, json_t *document, const char *after)
 {
     char *line = json_line(document);
     json_decref(document);
-    if (line) {
-        str_append(out, "data: ");
-        str_append(out, line);
-        str_append(out, "\n\n");
-    } else {
+    if (line)
+        str_printf(out, "%s%s%s", before, line, after);
+    else
         out->failed = true;
-    }
     free(line);
 }
 
-/* role: begins a message of chat. */
-static json_t *event_choice(const struct server *s, struct call *c, struct answer *a, bool role)
+void reply_event(struct str *out, json_t *document)
 {
-    json_t *o = json_object();
-    json_put_int(o, "index", a->index);
-    if (c->ask.endpoint == ENDPOINT_CHAT) {
-        json_t *delta = json_object();
-        if (role) json_put_str(delta, "role", "assistant");
-        if (role)
-            json_put_str(delta, "content", "");
-        else
-            put_message(delta, a);
-        json_put(o, "delta", delta);
-    } else {
-        json_put(o, "text", reply_text(str_text(&a->ready), a->ready.len));
-    }
-    json_put(o, "logprobs", role ? json_null() : logprobs_take(s, c, a));
-    json_put_str(o, "finish_reason", role ? NULL : a->finish);
-    return o;
+    reply_line(out, "data: ", document, "\n\n");
 }
 
 static void event_append(const struct server *s, struct call *c, json_t *choice, bool last)
@@ -356,19 +344,20 @@ static void event_append(const struct server *s, struct call *c, json_t *choice,
     json_array_append_new(choices, choice);
     json_put(o, "choices", choices);
     if (c->ask.usage_always)
-        json_put(o, "usage", reply_usage(c));
+        json_put(o, "usage", usage_json(c));
     else if (c->ask.usage)
         json_put(o, "usage", json_null());
-    if (last) json_put(o, "timings", reply_timings(c));
+    if (last) json_put(o, "timings", timings_json(c));
     reply_event(&c->pending, o);
 }
 
 void reply_stream_answer(const struct server *s, struct call *c, struct answer *a)
 {
     if (a->closed || (!a->ready.len && !a->finish && !json_array_size(a->calls))) return;
-    if (!a->begun && c->ask.endpoint == ENDPOINT_CHAT) event_append(s, c, event_choice(s, c, a, true), false);
+    if (!a->begun && c->ask.endpoint == ENDPOINT_CHAT)
+        event_append(s, c, choice_of(s, c, a, CHOICE_BEGIN), false);
     a->begun = true;
-    event_append(s, c, event_choice(s, c, a, false), a->finish && !c->left);
+    event_append(s, c, choice_of(s, c, a, CHOICE_PART), a->finish && !c->left);
     a->closed = a->finish != NULL;
     str_clear(&a->ready);
 }
@@ -378,8 +367,8 @@ void reply_stream_end(const struct server *s, struct call *c)
     if (c->ask.usage) {
         json_t *o = envelope(s, c, true);
         json_put(o, "choices", json_array());
-        json_put(o, "usage", reply_usage(c));
-        json_put(o, "timings", reply_timings(c));
+        json_put(o, "usage", usage_json(c));
+        json_put(o, "timings", timings_json(c));
         reply_event(&c->pending, o);
     }
     str_append(&c->pending, "data: [DONE]\n\n");

@@ -98,7 +98,7 @@ void server_ready_locked(struct server *s, struct call *c)
 static int server_retry_after(const struct server *s)
 {
     enum { MOST_S = 60 };
-    const struct histogram_counts *h = &s->tally.duration;
+    const struct histogram_counts *h = &s->tally.all.duration;
     const double mean_s = h->count ? h->sum / (double)h->count : 1;
     const double at_a_time = MAX(s->open - s->waiting, 1);
     return (int)fmax(1, fmin(ceil(mean_s * s->waiting / at_a_time / 2), MOST_S));
@@ -129,9 +129,9 @@ bool server_take(struct server *s, struct call *c, struct refusal *no)
 {
     pthread_mutex_lock(&s->lock);
     const enum serve_outcome refused = server_refusal(s, c, no);
-    if (c->generates) s->tally.accepted++;
+    if (c->generates) s->tally.all.accepted++;
     if (refused != SERVE_OUTCOMES) {
-        if (c->generates) s->tally.outcome[refused]++;
+        if (c->generates) s->tally.all.outcome[refused]++;
     } else {
         s->open += c->generates;
         s->waiting += c->generates;
@@ -157,11 +157,11 @@ void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
         const double seconds = (double)(c->ended_ns - c->arrived_ns) * 1e-9;
         s->open--;
         if (c->stage < CALL_RUNNING) s->waiting--;
-        s->tally.outcome[outcome]++;
-        s->tally.met += met;
-        s->tally.missed += (outcome == SERVE_COMPLETED && !met) || outcome == SERVE_FAILED;
+        s->tally.all.outcome[outcome]++;
+        s->tally.all.met += met;
+        s->tally.all.missed += (outcome == SERVE_COMPLETED && !met) || outcome == SERVE_FAILED;
         s->tally.at[c->level].requests += outcome == SERVE_COMPLETED;
-        if (outcome == SERVE_COMPLETED) histogram_add(&s->tally.duration, &EDGES_REQUEST, seconds, 1);
+        if (outcome == SERVE_COMPLETED) histogram_add(&s->tally.all.duration, &EDGES_REQUEST, seconds, 1);
         server_publish_locked(s); /* before its client has the answer */
     }
     c->stage = CALL_ENDED;
@@ -176,8 +176,8 @@ void server_end(struct server *s, struct call *c, enum serve_outcome outcome)
 void server_count_refused(struct server *s)
 {
     pthread_mutex_lock(&s->lock);
-    s->tally.accepted++;
-    s->tally.outcome[SERVE_REFUSED]++;
+    s->tally.all.accepted++;
+    s->tally.all.outcome[SERVE_REFUSED]++;
     server_publish_locked(s);
     pthread_mutex_unlock(&s->lock);
 }
@@ -388,11 +388,7 @@ void server_read(struct server *s, struct server_state *out)
     out->has_chat = s->chat != NULL;
     out->ctx = s->ctx;
     out->level = s->level;
-    for (int i = 0; i < s->levels; i++) {
-        out->at[i].requests = s->tally.at[i].requests;
-        out->at[i].tokens = s->tally.at[i].tokens;
-        out->at[i].busy_s = s->tally.at[i].busy_s;
-    }
+    memcpy(out->at, s->tally.at, sizeof out->at);
     pthread_mutex_unlock(&s->lock);
 }
 

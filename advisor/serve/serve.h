@@ -38,6 +38,11 @@ extern const char *const SERVE_OUTCOME_NAMES[SERVE_OUTCOMES];
 enum err_code server_address_check(const char *address, bool has_key, struct err *why);
 
 enum { SERVE_LEVELS = 8 };
+/* What one config did. */
+struct serve_level {
+    int64_t requests, tokens; /* completed; generated */
+    double busy_s;            /* in steps */
+};
 struct server_options {
     /* More configs of the same model, each cheaper than the one before: server_set_level chooses which one
      * new requests get. more NULL: none. Opened as `model`, with the same vocabulary and context. */
@@ -90,10 +95,7 @@ struct server_state {
     double first_token_s, gap_s; /* times to the first token, and between tokens, summed */
     int64_t first_tokens, gaps;  /* how many */
     int level;                   /* of new requests */
-    struct {
-        int64_t requests, tokens; /* completed; generated */
-        double busy_s;            /* in steps */
-    } at[SERVE_LEVELS];
+    struct serve_level at[SERVE_LEVELS];
 };
 void server_read(struct server *s, struct server_state *out);
 

@@ -269,32 +269,17 @@ void server_figures_locked(const struct server *s, struct serve_figures *out)
 {
     const struct tally *t = &s->tally;
     const struct pool_counts *b = &t->now.blocks;
-    *out = (struct serve_figures){
-        .accepted = t->accepted,
-        .met = t->met,
-        .missed = t->missed,
-        .prompt_tokens = t->prompt_tokens,
-        .cached_tokens = t->cached_tokens,
-        .generated_tokens = t->generated_tokens,
-        .steps = t->steps,
-        .rows = t->rows,
-        .preemptions = t->now.preemptions,
-        .stalls = t->live.stalls,
-        .busy_s = t->busy_s,
-        .queue = t->queue,
-        .first_token = t->first_token,
-        .token = t->token,
-        .duration = t->duration,
-        .first = t->live.first,
-        .gap = t->live.gap,
-        .waiting = s->waiting,
-        .running = s->open - s->waiting,
-        .blocks = b->blocks,
-        .blocks_used = b->used,
-        .blocks_cached = b->cached,
-        .blocks_free = b->free,
-    };
-    memcpy(out->outcome, t->outcome, sizeof out->outcome);
+    *out = t->all;
+    out->preemptions = t->now.preemptions;
+    out->stalls = t->live.stalls;
+    out->first = t->live.first;
+    out->gap = t->live.gap;
+    out->waiting = s->waiting;
+    out->running = s->open - s->waiting;
+    out->blocks = b->blocks;
+    out->blocks_used = b->used;
+    out->blocks_cached = b->cached;
+    out->blocks_free = b->free;
     if (s->base) figures_add(out, s->base);
 }
 

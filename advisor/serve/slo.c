@@ -1,18 +1,10 @@
 /* Goodput: which requests were answered within the limits of a service-level objective (parts.h). */
-#include <stdlib.h>
-
 #include "advisor/serve/parts.h"
 
 bool slo_note_gap(const struct server *s, struct answer *a, double seconds)
 {
     if (!s->o.limit_count) return true;
-    if (a->gap_count == a->gap_cap) {
-        const int cap = MAX(2 * a->gap_cap, 64);
-        double *more = realloc(a->gaps, (size_t)cap * sizeof *more);
-        if (!more) return false;
-        a->gaps = more;
-        a->gap_cap = cap;
-    }
+    if (!array_room(&a->gaps, &a->gap_cap, a->gap_count + 1, sizeof *a->gaps)) return false;
     a->gaps[a->gap_count++] = seconds;
     return true;
 }

@@ -170,7 +170,7 @@ static enum err_code timing_run_cell(struct timing *l, int repeats, double *rate
                                    .event = tune_event,
                                    .ctx = l->t };
     cell_done(&l->cell);
-    const enum err_code rc = run_warm_up(&l->t->record.run, &what, &l->cell,
+    const enum err_code rc = run_measure_cell(&l->t->record.run, &what, &l->cell,
                                          why); /* timing_store stores it */
     *rate = l->cell.value[l->t->task.metric - METRICS];
     return rc || *rate > 0 ? rc : err_set(why, ERR_INTERNAL, "the cell returned no rate");

@@ -1,4 +1,5 @@
-/* advisor/watch/alert_prometheus.c - writes ALERTS as a Prometheus rule file.
+/* advisor/watch/alert_prometheus.c - writes ALERTS as a Prometheus rule file, and reads the Grafana board
+ * that ships.
  *
  * Prometheus has no hysteresis: the rules emulate it with an expression that stays true while the alert fires
  * and the value is past `clear`. keep_s becomes keep_firing_for. The machine's own watch knows more (its own
@@ -7,66 +8,29 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
-
-#define MEMORY_RATIO     "instance:qdyno_memory_used:ratio"
-#define GPU_MEMORY_RATIO "instance_device:qdyno_gpu_memory_used:ratio"
-#define DECODE_RATE      "instance_model_workload:qdyno_decode_tokens:rate1h"
-#define PREFILL_RATE     "instance_model_workload:qdyno_prefill_tokens:rate1h"
 
 static const struct record {
     const char *name, *expression;
 } RECORDS[] = {
     /* the larger share of the two limits, the machine's and its control group's */
-    { MEMORY_RATIO, "qdyno_cgroup_mem_used_bytes / qdyno_cgroup_mem_limit_bytes\n"
-                    "  > qdyno_mem_used_bytes / (qdyno_mem_used_bytes + qdyno_mem_available_bytes)\n"
-                    "or qdyno_mem_used_bytes / (qdyno_mem_used_bytes + qdyno_mem_available_bytes)" },
-    { GPU_MEMORY_RATIO, "qdyno_gpu_memory_used_bytes / qdyno_gpu_memory_total_bytes" },
+    { "instance:qdyno_memory_used:ratio",
+      "qdyno_cgroup_mem_used_bytes / qdyno_cgroup_mem_limit_bytes\n"
+      "  > qdyno_mem_used_bytes / (qdyno_mem_used_bytes + qdyno_mem_available_bytes)\n"
+      "or qdyno_mem_used_bytes / (qdyno_mem_used_bytes + qdyno_mem_available_bytes)" },
+    { "instance_device:qdyno_gpu_memory_used:ratio",
+      "qdyno_gpu_memory_used_bytes / qdyno_gpu_memory_total_bytes" },
     /* tokens per second of processing time, not of wall time */
-    { DECODE_RATE, "rate(qdyno_generated_tokens_total[1h]) / (rate(qdyno_generate_seconds_total[1h]) > 0)" },
-    { PREFILL_RATE, "rate(qdyno_prompt_tokens_total[1h]) / (rate(qdyno_prompt_seconds_total[1h]) > 0)" },
+    { "instance_model_workload:qdyno_decode_tokens:rate1h",
+      "rate(qdyno_generated_tokens_total[1h]) / (rate(qdyno_generate_seconds_total[1h]) > 0)" },
+    { "instance_model_workload:qdyno_prefill_tokens:rate1h",
+      "rate(qdyno_prompt_tokens_total[1h]) / (rate(qdyno_prompt_seconds_total[1h]) > 0)" },
 };
 
 const char *recorded_name(int index)
 {
     return index >= 0 && index < (int)COUNT_OF(RECORDS) ? RECORDS[index].name : NULL;
-}
-
-/* Throttle reasons that the machine's owner can remedy; a test compares them with GPU_THROTTLES. */
-#define HELD_REASONS "thermal|hw_thermal|hw_slowdown|power_brake|current|reliability|sync_boost|other"
-
-static const char *const EXPRESSIONS[SIGNAL_COUNT] = {
-    [SIGNAL_PERFORMANCE] = "1 - qdyno_watch_performance_ratio",
-    [SIGNAL_ERRORS] = "qdyno_watch_errors_ratio",
-    [SIGNAL_CANARY] = "1 - qdyno_watch_canary_ratio",
-    [SIGNAL_QUALITY] = "qdyno_watch_kl_divergence_nats",
-    [SIGNAL_BUSY] = "avg_over_time(qdyno_cpu_busy_ratio[1m])",
-    [SIGNAL_MEMORY] = MEMORY_RATIO,
-    [SIGNAL_SWAP_USED] = "qdyno_swap_used_bytes",
-    [SIGNAL_SWAP_IN] = "avg_over_time(qdyno_swap_in_bytes_per_second[1m])",
-    [SIGNAL_PSI_MEMORY] = "avg_over_time(qdyno_psi_memory_ratio[1m])",
-    [SIGNAL_STEAL] = "avg_over_time(qdyno_cpu_steal_ratio[1m])",
-    [SIGNAL_CPU_THROTTLE] = "max_over_time(qdyno_cpu_throttle_events_per_second[1m])",
-    [SIGNAL_CPU_TEMPERATURE] = "qdyno_cpu_temperature_celsius",
-    [SIGNAL_BATTERY] = "qdyno_on_battery",
-    [SIGNAL_GPU_BUSY] = "avg_over_time(qdyno_gpu_utilization_ratio[1m])",
-    [SIGNAL_GPU_MEMORY] = GPU_MEMORY_RATIO,
-    [SIGNAL_GPU_THROTTLE] =
-        "max without (reason) (rate(qdyno_gpu_throttle_seconds_total{reason=~\"" HELD_REASONS "\"}[2m]))",
-    [SIGNAL_GPU_POWER_CAP] =
-        "max without (reason) (rate(qdyno_gpu_throttle_seconds_total{reason=\"power_cap\"}[2m]))",
-    [SIGNAL_GPU_TEMPERATURE] = "qdyno_gpu_temperature_celsius{sensor=\"gpu\"}",
-    [SIGNAL_GPU_ECC] = "qdyno_gpu_ecc_errors_total{kind=\"uncorrected\"}",
-    [SIGNAL_GPU_LOST] = "qdyno_gpu_lost",
-    [SIGNAL_DISK] = "qdyno_watch_disk_available_bytes",
-    [SIGNAL_STALE] = "time() - qdyno_watch_last_success_timestamp_seconds",
-    [SIGNAL_SERVE_WAITING] = "qdyno_serve_requests_waiting",
-    [SIGNAL_BLIND] = NULL, /* unknown values are not exported: see `up` and absent() */
-};
-
-const char *signal_promql(enum signal_id s)
-{
-    return EXPRESSIONS[s];
 }
 
 const char *alert_prometheus_name(const struct alert *a, char *buf, size_t size)
@@ -154,7 +118,7 @@ static void yaml_summary(struct str *out, const struct signal *s)
 static void yaml_expression(struct str *out, const struct alert *a, const char *name)
 {
     char limit[32], clear[32];
-    const char *e = EXPRESSIONS[a->signal], *than = a->side == SIDE_ABOVE ? ">" : "<";
+    const char *e = SIGNALS[a->signal].promql, *than = a->side == SIDE_ABOVE ? ">" : "<";
     str_from_double(a->threshold, limit, sizeof limit);
     str_from_double(a->clear, clear, sizeof clear);
     str_append(out, "        expr: |-\n");
@@ -200,5 +164,17 @@ void alert_rules_write(struct str *out, const struct alert_rules *r)
         yaml_block(out, "          ", RECORDS[i].expression);
     }
     for (int i = 0; i < ALERT_COUNT; i++)
-        if (!r->off[i] && EXPRESSIONS[r->row[i].signal]) alerting_rule(out, &r->row[i]);
+        if (!r->off[i] && SIGNALS[r->row[i].signal].promql) alerting_rule(out, &r->row[i]);
+}
+
+enum err_code board_write(struct str *out, struct err *why)
+{
+    enum { BOARD_LIMIT = 1 << 20 };
+    char *path = NULL, *text = NULL;
+    enum err_code rc = file_share(&path, "monitoring/grafana-qdyno.json", why);
+    if (!rc) rc = file_read(&text, NULL, path, BOARD_LIMIT, why);
+    if (!rc) str_append(out, text);
+    free(text);
+    free(path);
+    return !rc && out->failed ? err_set(why, ERR_NOMEM, "out of memory for a board") : rc;
 }

@@ -70,17 +70,6 @@ static enum err_code measurement_begin(struct work *k, struct err *why)
     return rc ? rc : run_arm_opened(&k->run, 0, &k->load, why);
 }
 
-/* The faster of the two canaries of a run: what disturbed the other was no change of the machine. */
-static struct canary best_canary(const struct run *r)
-{
-    struct canary best = r->canary[CANARY_START];
-    const struct canary *end = &r->canary[CANARY_END];
-    best.read_bytes_s = fmax(best.read_bytes_s, end->read_bytes_s); /* fmax ignores one NAN */
-    best.ops_s = fmax(best.ops_s, end->ops_s);
-    if (!*best.work) snprintf(best.work, sizeof best.work, "%s", end->work);
-    return best;
-}
-
 static struct run_cell cell_of(struct work *k, int repeats)
 {
     return (struct run_cell){ .arm = k->arm,
@@ -133,7 +122,7 @@ static enum err_code cells_warm_up(struct work *k, int *repeats, struct err *why
     for (int i = 0; i < 2 && !rc; i++) {
         const struct run_cell what = cell_of(k, *repeats);
         struct measured_cell c;
-        rc = run_warm_up(&k->run, &what, &c, why);
+        rc = run_measure_cell(&k->run, &what, &c, why);
         if (!i && !workload_is_load(&k->item->item.workload))
             *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
         cell_done(&c);
@@ -253,7 +242,7 @@ void measure_item(struct watch *w, const struct watch_own_item *item, const stru
     k.arm = NULL;
     measurement_conclude(&k, rc, &why);
     if (out->run_id) measurement_finish(&k);
-    if (out->run_id) out->canary = best_canary(&k.run);
+    for (int i = 0; i < 2; i++) canary_best(&out->canary, &k.run.canary[i]);
     run_close(&k.run);
     tally_free(&k.tally);
     free(k.ceilings);

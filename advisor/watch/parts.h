@@ -160,6 +160,9 @@ bool round_counts_disturbed(const struct watch *w);
 bool round_may_wait(const struct watch *w); /* that time is not over yet */
 /* Wait for a quiet machine for what is left of the round's wait, and report it. False: it is not quiet. */
 bool round_wait_quiet(struct watch *w);
+/* By which share of the reference a value is better; logarithms of both. `0 - gain` is the loss: not `-gain`,
+ * which can be -0. */
+double gain_ratio(const struct metric *metric, double ln_value, double ln_reference);
 /* Set the item's subject from its model, workload and config. */
 void subject_set(struct watch_own_item *item);
 
@@ -191,9 +194,6 @@ void notify_now(struct watch *w, const struct notice_row *n);
 /* After item 0 was measured: roll back if it is too slow and its champion is not. In the next round, report
  * whether that helped. */
 void roll_step(struct watch *w, double ln_now);
-/* Write the champion's line to o.rollback, and its previous content to FILE.previous. Errors: ERR_NOMEM, as
- * atomic_file_*. */
-enum err_code roll_back(struct watch *w, const char *because, struct err *why);
 bool is_champion(const struct watch_own_item *item); /* does it run its baseline's config? */
 
 #endif

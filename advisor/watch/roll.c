@@ -35,7 +35,9 @@ static enum err_code file_copy(const char *from, const char *to, struct err *why
     return rc;
 }
 
-enum err_code roll_back(struct watch *w, const char *because, struct err *why)
+/* Writes the champion's line to o.rollback, and its previous content to FILE.previous. Errors: ERR_NOMEM, as
+ * atomic_file_*. */
+static enum err_code roll_back(struct watch *w, const char *because, struct err *why)
 {
     const struct baseline_row *b = &w->item[0].item.baseline;
     struct atomic_file f;
@@ -95,8 +97,7 @@ static void roll_consider(struct watch *w, double ln_now)
                      m.reason);
         return;
     }
-    const int better = item->metric->better < 0 ? -1 : 1;
-    const double gain = exp(better * (m.ln_value - ln_now)) - 1;
+    const double gain = gain_ratio(item->metric, m.ln_value, ln_now);
     if (!(gain > gain_min(w))) {
         watch_report(
             w, WATCH_ROLLBACK, GRADE_INFO, NULL,
@@ -120,10 +121,9 @@ static void roll_consider(struct watch *w, double ln_now)
 void roll_step(struct watch *w, double ln_now)
 {
     const struct watch_own_item *item = &w->item[0];
-    const int better = item->metric->better < 0 ? -1 : 1;
     if (!w->setup.o.rollback) return;
     if (!isnan(w->rolled_from_ln) && is_champion(item)) {
-        const double gain = exp(better * (ln_now - w->rolled_from_ln)) - 1;
+        const double gain = gain_ratio(item->metric, ln_now, w->rolled_from_ln);
         watch_report(w, WATCH_ROLLBACK, gain > 0 ? GRADE_INFO : GRADE_WARNING, NULL,
                      "the rollback %s: %+.1f %%", gain > gain_min(w) ? "helped" : "did not help", 100 * gain);
         w->rolled_from_ln = NAN;

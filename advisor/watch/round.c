@@ -16,11 +16,6 @@
 enum { USUAL_ROUNDS = 5, ATTEMPTS = 20, RETRY_S = 120, QUIET_S = 10 };
 static const double BUSY_OTHERS = 0.10; /* as in contamination.c: such cells would be discarded */
 
-static int metric_sign(const struct metric *m)
-{
-    return m->better < 0 ? -1 : 1;
-}
-
 void subject_set(struct watch_own_item *item)
 {
     char line[CONFIG_LINE], workload[576];
@@ -96,9 +91,9 @@ struct item_round {
     char from[96];
 };
 
-static double loss_ratio(const struct metric *metric, double ln_value, double ln_reference)
+double gain_ratio(const struct metric *metric, double ln_value, double ln_reference)
 {
-    return 1 - exp(metric_sign(metric) * (ln_value - ln_reference));
+    return exp((metric->better < 0 ? -1 : 1) * (ln_value - ln_reference)) - 1;
 }
 
 /* The smallest loss that any enabled alert fires at. */
@@ -146,7 +141,7 @@ static void item_measure_again(struct watch *w, const struct watch_own_item *ite
     struct item_measurement again;
     measure_item(w, item, &item->item.config, &again);
     if (again.how != MEASURED) return; /* keep the first measurement */
-    const double loss = loss_ratio(item->metric, again.ln_value, r->ln_reference);
+    const double loss = 0 - gain_ratio(item->metric, again.ln_value, r->ln_reference);
     if (!(loss < r->loss)) return;
     r->m = again;
     r->loss = loss;
@@ -155,7 +150,7 @@ static void item_measure_again(struct watch *w, const struct watch_own_item *ite
 static void item_measured(struct watch *w, struct watch_own_item *item, struct item_round *r)
 {
     r->ln_reference = reference_find(w, item, r->m.ln_value, r->from, sizeof r->from);
-    r->loss = loss_ratio(item->metric, r->m.ln_value, r->ln_reference);
+    r->loss = 0 - gain_ratio(item->metric, r->m.ln_value, r->ln_reference);
     if (r->loss > alert_loss_min(w)) item_measure_again(w, item, r);
     w->summary.measured++;
     w->summary.unjudged += isnan(r->ln_reference);
@@ -181,15 +176,6 @@ static void item_not_measured(struct watch *w, const struct watch_own_item *item
                      "%s: the measurement was disturbed and is not counted: %s", item->subject, m->reason);
     }
     watch_feed(w, SIGNAL_PERFORMANCE, item->subject, NAN);
-}
-
-/* The faster canary of the round, figure by figure. */
-static void canary_add(struct canary *best, const struct canary *c)
-{
-    if (!*c->work) return;
-    if (!*best->work) *best = *c;
-    best->read_bytes_s = fmax(best->read_bytes_s, c->read_bytes_s);
-    best->ops_s = fmax(best->ops_s, c->ops_s);
 }
 
 static void canary_check(struct watch *w, const struct canary *c)
@@ -263,7 +249,7 @@ static void item_run(struct watch *w, struct watch_own_item *item, struct canary
         item_measured(w, item, &r);
     else
         item_not_measured(w, item, &r.m);
-    canary_add(canary, &r.m.canary);
+    canary_best(canary, &r.m.canary);
     if (r.m.how == MEASURED && item == &w->item[0]) roll_step(w, r.m.ln_value);
     if (w->setup.o.reference && r.m.how == MEASURED && watch_continues(w)) quality_check(w, item);
 }

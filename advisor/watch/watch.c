@@ -163,29 +163,35 @@ static void alert_begin(struct watch *w, const struct alert *a, struct alert_ins
                  suggestion);
 }
 
+/* Stores the end of an alert and notifies those who heard of it. a NULL: the row is of another version. */
+static void row_end(struct watch *w, struct alert_row *row, const struct alert *a, json_t *about,
+                    const char *ended)
+{
+    struct err why;
+    struct notice_row notice = { 0 };
+    row->ended_ms = clock_unix_ms();
+    snprintf(row->ended, sizeof row->ended, "%s", ended);
+    const int n = a ? alert_notice(&notice, w, row, a, NOTICE_RESOLVED, "") : 0;
+    const bool kept = row->id && !db_alert_end(w->db, row->id, ended, &notice, n, &why);
+    if (row->id && !kept) watch_report_trouble(w, &why);
+    if (n && !kept) notify_now(w, &notice);
+    free(notice.body);
+    watch_report(w, WATCH_RESOLVED, a ? a->grade : GRADE_INFO, about, "%s%s%s: %s", row->name,
+                 *row->subject ? " " : "", row->subject, ended);
+}
+
 /* `ended`: why it ended, if not because the value is good again (""). */
 static void alert_end(struct watch *w, const struct alert *a, struct alert_instance *x, const char *ended)
 {
-    struct err why;
     struct alert_row row;
-    struct notice_row notice = { 0 };
     char value[48], over[192];
     snprintf(over, sizeof over, "resolved, now %s",
              alert_value_text(a->signal, x->state.value, value, sizeof value));
-    if (*ended) snprintf(over, sizeof over, "%s", ended);
     alert_row_fill(&row, w, a, x);
     row.id = x->id;
-    row.ended_ms = clock_unix_ms();
-    snprintf(row.ended, sizeof row.ended, "%s", over);
-    const int n = alert_notice(&notice, w, &row, a, NOTICE_RESOLVED, "");
-    const bool kept = x->id && !db_alert_end(w->db, x->id, over, &notice, n, &why);
-    if (x->id && !kept) watch_report_trouble(w, &why);
-    if (n && !kept) notify_now(w, &notice);
-    free(notice.body);
     x->id = 0;
     w->receivers.alertmanager_ns = 0;
-    watch_report(w, WATCH_RESOLVED, a->grade, alert_json(a, x), "%s%s%s: %s", a->name, *x->subject ? " " : "",
-                 x->subject, over);
+    row_end(w, &row, a, alert_json(a, x), *ended ? ended : over);
 }
 
 void watch_end_alerts_of(struct watch *w, const char *subject, const char *ended)
@@ -360,23 +366,6 @@ static enum err_code rollback_check(struct watch *w, struct err *why)
     return rc;
 }
 
-/* End a stored alert that nothing evaluates any more, and notify those who heard of it. a NULL: the row is of
- * another version. */
-static void stored_alert_end(struct watch *w, const struct alert_row *was, const struct alert *a,
-                             const char *ended)
-{
-    struct err why;
-    struct notice_row notice = { 0 };
-    struct alert_row row = *was;
-    row.ended_ms = clock_unix_ms();
-    snprintf(row.ended, sizeof row.ended, "%s", ended);
-    const int n = a ? alert_notice(&notice, w, &row, a, NOTICE_RESOLVED, "") : 0;
-    if (db_alert_end(w->db, row.id, ended, &notice, n, &why)) watch_report_trouble(w, &why);
-    free(notice.body);
-    watch_report(w, WATCH_RESOLVED, a ? a->grade : GRADE_INFO, NULL, "%s%s%s: %s", row.name,
-                 *row.subject ? " " : "", row.subject, ended);
-}
-
 /* Continue an alert that was firing when the watch stopped; end it if it is switched off or its workload is
  * no longer watched. */
 static void stored_alert_restore(struct watch *w, const struct alert_row *row)
@@ -391,8 +380,9 @@ static void stored_alert_restore(struct watch *w, const struct alert_row *row)
         for (int i = 0; i < w->items; i++)
             if (!strcmp(w->item[i].subject, row->subject)) ended = NULL;
     }
-    if (ended) {
-        stored_alert_end(w, row, a, ended);
+    if (ended) { /* nothing evaluates it any more */
+        struct alert_row was = *row;
+        row_end(w, &was, a, NULL, ended);
         return;
     }
     struct alert_instance *x = alerts_instance(&w->alerts, rule, row->subject);

@@ -14,8 +14,8 @@
 /* ALERTS: the conditions worth an alert on a machine that runs models, and the state machine that decides
  * when one begins and ends.
  *
- * `qdyno watch` feeds it. The Prometheus rule file and the Grafana board are made from the same rows, so a
- * threshold means the same everywhere. Pure: no clock, no files. An unknown value (NAN) neither begins nor
+ * `qdyno watch` feeds it. The Prometheus rule file is made from the same rows, so a threshold means the same
+ * everywhere. Pure: no clock, no files. An unknown value (NAN) neither begins nor
  * ends an alert; a sensor that stays unknown has an alert of its own (`blind`). */
 
 /* ---------------------------------------------------------------- signals */
@@ -71,6 +71,7 @@ struct signal {
     enum subject_kind subject;
     double stands_s;    /* seconds that a value may be assumed to hold; INFINITY for values of rounds */
     const char *phrase; /* "%s of memory is in use" */
+    const char *promql; /* the same of exported families; NULL: Prometheus detects it by itself */
 };
 extern const struct signal SIGNALS[SIGNAL_COUNT]; /* indexed by enum signal_id */
 
@@ -186,26 +187,16 @@ int alerts_highest(const struct alerts *a);
 
 /* ---------------------------------------------------------------- Prometheus and Grafana */
 
-/* The same alerts for Prometheus and Grafana: a rule file and a board, generated from ALERTS and the exported
- * families. share/monitoring/ holds their output. */
-
 /* The alert's name in Prometheus and Alertmanager: "QdynoMemoryCritical". Returns buf. */
 const char *alert_prometheus_name(const struct alert *a, char *buf, size_t size);
-
-/* The signal as a PromQL expression of exported families; NULL: Prometheus detects it by itself. */
-const char *signal_promql(enum signal_id s);
-
-/* Write a rule file: recording rules, then an alerting rule for each enabled row. */
+/* Write a rule file: recording rules, then an alerting rule for each enabled row. share/monitoring/ holds the
+ * one of ALERTS. */
 void alert_rules_write(struct str *out, const struct alert_rules *r);
-
-/* Write a board as Grafana's JSON: rows of panels, variables for data source and instance. Errors: ERR_NOMEM.
- */
-enum err_code board_write(struct str *out, struct err *why);
-/* Every expression of the board; NULL past the last. */
-const char *board_expression(int index);
 /* Names of the recording rules, which the board may use: "instance:qdyno_memory_used:ratio"; NULL past the
  * last. */
 const char *recorded_name(int index);
+/* Append the Grafana board of share/monitoring/. Errors: those of file_share and file_read; ERR_NOMEM. */
+enum err_code board_write(struct str *out, struct err *why);
 
 /* ---------------------------------------------------------------- the watch */
 

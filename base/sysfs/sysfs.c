@@ -255,6 +255,18 @@ double sys_field(const char *text, const char *key)
     return str_to_double(word, &v) && isfinite(v) ? v : NAN;
 }
 
+struct process_memory sys_process_memory(const char *root, int pid)
+{
+    enum { LIMIT = 1 << 16 };
+    char path[64] = "/proc/self/status";
+    if (pid) snprintf(path, sizeof path, "/proc/%d/status", pid);
+    char *text = sys_read_all(root, path, LIMIT, NULL);
+    const struct process_memory m = { text ? 1024 * sys_field(text, "VmHWM:") : NAN,
+                                      text ? 1024 * sys_field(text, "VmRSS:") : NAN };
+    free(text);
+    return m;
+}
+
 bool sys_text_field(const char *text, const char *key, char *buf, size_t size)
 {
     size_t n = strlen(key);

@@ -83,6 +83,13 @@ int sys_cpulist(const char *list, int *cpu, int max);
 /* The number after `key` at the start of a line, as in "MemTotal:  123 kB". NAN when there is none. */
 double sys_field(const char *text, const char *key);
 
+/* Memory of a process in bytes. NAN: unknown, also for one that has ended, even if nobody has waited for it.
+ */
+struct process_memory {
+    double peak_bytes, rss_bytes;
+};
+struct process_memory sys_process_memory(const char *root, int pid); /* pid 0: this process */
+
 /* Copies the text after "key<blanks>:" or "key=" at the start of a line to buf. Returns false, and buf "",
  * when no line starts so. */
 bool sys_text_field(const char *text, const char *key, char *buf, size_t size);

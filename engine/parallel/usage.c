@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "base/fields/fields.h"
-
-enum { SMALL_FILE = 64 << 10 };
+#include "base/sysfs/sysfs.h"
 
 static const struct json_field FIELDS[] = {
     JSON_FIELD(struct rank_usage, cpu_s, "cpu_s", NUM),
@@ -121,11 +120,10 @@ enum err_code ranks_usage(struct ranks *r, struct rank_usage *out, struct err *w
     return rc ? rc : ranks_receive_into(r, &answer, 1, why);
 }
 
-/* A line "VmHWM: 123 kB" of /proc/self/status in bytes; -1: unknown. */
-static int64_t status_bytes(const char *text, const char *field)
+/* As rank_usage has it: -1 unknown. */
+static int64_t bytes_or_unknown(double bytes)
 {
-    const char *at = text ? strstr(text, field) : NULL;
-    return at ? strtoll(at + strlen(field), NULL, 10) * 1024 : -1;
+    return isnan(bytes) ? -1 : (int64_t)bytes;
 }
 
 static struct rank_usage usage_of(const struct rank *r)
@@ -134,16 +132,14 @@ static struct rank_usage usage_of(const struct rank *r)
                             .wait_s = rank_waited(r),
                             .start_rss_bytes = rank_start_bytes(r) };
     struct rusage used;
-    char *status = NULL;
+    const struct process_memory memory = sys_process_memory("", 0);
     if (gethostname(u.host, sizeof u.host - 1)) u.host[0] = '\0';
     rank_exchanged(r, &u.exchange_s, &u.exchanged_bytes);
     if (!getrusage(RUSAGE_SELF, &used))
         u.cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
-    if (file_read(&status, NULL, "/proc/self/status", SMALL_FILE, NULL)) status = NULL;
-    u.peak_rss_bytes = status_bytes(status, "VmHWM:");
-    u.rss_bytes = status_bytes(status, "VmRSS:");
-    free(status);
+    u.peak_rss_bytes = bytes_or_unknown(memory.peak_bytes);
+    u.rss_bytes = bytes_or_unknown(memory.rss_bytes);
     u.first_of_machine = rank_place(r)->here == 0;
     rank_read_sensors(r, &u.machine);
     return u;

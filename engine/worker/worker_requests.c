@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/sysfs/sysfs.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/model/model.h"
@@ -19,7 +20,7 @@
 #include "engine/worker/worker.h"
 #include "kernels/kernels.h"
 
-enum { STATUS_LIMIT = 64 << 10, PROGRESS_NS = 100000000 };
+enum { PROGRESS_NS = 100000000 };
 
 /* ---------------------------------------------------------------- open */
 
@@ -176,30 +177,18 @@ struct usage usage_now(void)
                            .involuntary_switches = r.ru_nivcsw };
 }
 
-/* A line "VmHWM: 123 kB" of /proc/self/status in bytes; NAN: no such line. */
-static double status_bytes(const char *text, const char *field)
-{
-    const char *at = text ? strstr(text, field) : NULL;
-    if (!at) return NAN;
-    char *end;
-    at += strlen(field);
-    const long long kb = strtoll(at, &end, 10);
-    return end == at ? NAN : (double)kb * 1024;
-}
-
 void usage_put(json_t *o, struct usage before)
 {
     const struct usage now = usage_now();
-    char *status = NULL;
-    if (file_read(&status, NULL, "/proc/self/status", STATUS_LIMIT, NULL)) status = NULL;
+    const struct process_memory memory = sys_process_memory("", 0);
     const bool known = isfinite(now.cpu_s) && isfinite(before.cpu_s);
     const struct {
         const char *key;
         double value;
     } FIELDS[] = {
         { "cpu_s", now.cpu_s - before.cpu_s },
-        { "peak_rss_bytes", status_bytes(status, "VmHWM:") },
-        { "rss_bytes", status_bytes(status, "VmRSS:") },
+        { "peak_rss_bytes", memory.peak_bytes },
+        { "rss_bytes", memory.rss_bytes },
         { "major_faults", known ? (double)(now.major_faults - before.major_faults) : NAN },
         { "minor_faults", known ? (double)(now.minor_faults - before.minor_faults) : NAN },
         { "voluntary_switches", known ? (double)(now.voluntary_switches - before.voluntary_switches) : NAN },
@@ -213,7 +202,6 @@ void usage_put(json_t *o, struct usage before)
         else
             json_put_num(o, FIELDS[i].key, v);
     }
-    free(status);
 }
 
 /* ---------------------------------------------------------------- cell */

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "advisor/history/history.h"
 #include "advisor/run/run.h"
 
 static struct config config_of_line(const char *line)
@@ -95,7 +96,7 @@ static void names_what_changed(void **state)
 
     json_t *diff = capsule_diff(before, after, NULL);
     struct str text = { 0 };
-    capsule_diff_text(&text, diff, 3);
+    run_changes_text(&text, diff, 3);
     CHECK_CONTAINS(str_text(&text), " -> 6.99.0; kernel.mitigations.retbleed n/a -> Mitigation: IBRS; "
                                     "governor.governor powersave -> performance; 6 more");
     str_clear(&text);

@@ -181,7 +181,7 @@ static void test_orphan(void **state)
     int child = 0;
     start(&p, &w, "sleep 600 & echo $!");
     while (foreign_lives(&p)) clock_sleep_ns(1000000);
-    assert_int_equal(sscanf(str_text(&p.said), "%d", &child), 1);
+    assert_int_equal(sscanf(str_text(&p.said.text), "%d", &child), 1);
     char path[64], *text = NULL;
     snprintf(path, sizeof path, "/proc/%d/stat", child);
     for (bool gone = false; !gone;) { /* the test's time limit ends this if it stays */

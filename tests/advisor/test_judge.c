@@ -563,19 +563,18 @@ static void contamination_names_what_happened(void **state)
 {
     (void)state;
     char buf[160];
-    json_t *cpu = json_object(), *gpu = json_object(), *faults = json_object();
-    json_put_str(gpu, "device", "opencl:0");
-    json_put_int(cpu, "major_faults", 0);
-    json_put_int(faults, "major_faults", 7);
+    const struct contamination_of cpu = { 0, 3e9, false }, gpu = { NAN, 3e9, true },
+                                  faults = { 7, 3e9, false }, fast = { 0, 3.3e9, false },
+                                  slow = { 0, 3.1e9, false }, unknown = { 0, NAN, false };
     struct sample *s = quiet_samples(10);
-    assert_string_equal(contamination_reason(s, 10, cpu, 3e9, buf, sizeof(buf)), "");
-    assert_string_equal(contamination_reason(NULL, 0, cpu, 3e9, buf, sizeof(buf)), "");
-    assert_string_equal(contamination_reason(NULL, 0, NULL, NAN, buf, sizeof(buf)), "");
-    CHECK_CONTAINS(contamination_reason(s, 10, faults, 3e9, buf, sizeof(buf)), "7 major page faults");
-    CHECK_CONTAINS(contamination_reason(s, 10, gpu, 3e9, buf, sizeof(buf)), "throttled");
-    CHECK_CONTAINS(contamination_reason(s, 10, cpu, 3.3e9, buf, sizeof(buf)), "clock"); /* 3.0 of 3.3: 91 % */
-    assert_string_equal(contamination_reason(s, 10, cpu, 3.1e9, buf, sizeof(buf)), ""); /* 97 % */
-    assert_string_equal(contamination_reason(s, 10, cpu, NAN, buf, sizeof(buf)), "");
+    assert_string_equal(contamination_reason(s, 10, &cpu, buf, sizeof(buf)), "");
+    assert_string_equal(contamination_reason(NULL, 0, &cpu, buf, sizeof(buf)), "");
+    assert_string_equal(contamination_reason(NULL, 0, &unknown, buf, sizeof(buf)), "");
+    CHECK_CONTAINS(contamination_reason(s, 10, &faults, buf, sizeof(buf)), "7 major page faults");
+    CHECK_CONTAINS(contamination_reason(s, 10, &gpu, buf, sizeof(buf)), "throttled");
+    CHECK_CONTAINS(contamination_reason(s, 10, &fast, buf, sizeof(buf)), "clock"); /* 3.0 of 3.3: 91 % */
+    assert_string_equal(contamination_reason(s, 10, &slow, buf, sizeof(buf)), ""); /* 97 % */
+    assert_string_equal(contamination_reason(s, 10, &unknown, buf, sizeof(buf)), "");
     const struct {
         enum metric_id metric;
         double value;
@@ -590,13 +589,10 @@ static void contamination_names_what_happened(void **state)
         struct sample *t = quiet_samples(10);
         t[3].value[cases[i].metric] = cases[i].value;
         t[4].value[cases[i].metric] = cases[i].value;
-        CHECK_CONTAINS(contamination_reason(t, 10, cpu, 3e9, buf, sizeof(buf)), cases[i].word);
+        CHECK_CONTAINS(contamination_reason(t, 10, &cpu, buf, sizeof(buf)), cases[i].word);
         free(t);
     }
     free(s);
-    json_decref(cpu);
-    json_decref(gpu);
-    json_decref(faults);
 }
 
 static void verdict_names_go_both_ways(void **state)

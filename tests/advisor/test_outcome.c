@@ -15,6 +15,7 @@
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/outcome/outcome.h"
+#include "advisor/outcome/parts.h"
 
 /* ---------------------------------------------------------------- a gateway */
 
@@ -176,6 +177,19 @@ static double value_of(const char *body, const char *name)
     return at ? strtod(at + strlen(name), NULL) : NAN;
 }
 
+/* The text that is pushed for a run. free(). */
+static enum err_code exposition_of(char **out, struct db *d, int64_t run_id, const struct machine *m,
+                                   struct err *why)
+{
+    struct outcome *o = malloc(sizeof *o);
+    assert_non_null(o);
+    *out = NULL;
+    enum err_code rc = outcome_load(o, d, run_id, why);
+    if (!rc) rc = outcome_text(out, o, m, why);
+    free(o);
+    return rc;
+}
+
 static void the_body_has_the_promised_names(void **state)
 {
     struct bench *b = *state;
@@ -185,7 +199,7 @@ static void the_body_has_the_promised_names(void **state)
     struct run_labels labels = { 0 };
     CHECK_OK(run_labels_add(&labels, "branch=a \"b\"", &why));
     CHECK_OK(db_labels_put(b->db, id, &labels, &why));
-    CHECK_OK(outcome_exposition(&body, b->db, id, &b->machine, &why));
+    CHECK_OK(exposition_of(&body, b->db, id, &b->machine, &why));
     static const char *const LINES[] = {
         "qdyno_ab_effect_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 1\n",
         "qdyno_ab_effect_lower_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 1\n",
@@ -214,7 +228,7 @@ static void the_body_has_the_promised_names(void **state)
                                         "\nqdyno_ab_prefill_tokens_per_second{", "NaN", "nan" };
     for (size_t i = 0; i < COUNT_OF(NONE); i++) CHECK_LACKS(body, NONE[i]);
     free(body);
-    assert_int_equal(outcome_exposition(&body, b->db, 4711, &b->machine, &why), ERR_USAGE);
+    assert_int_equal(exposition_of(&body, b->db, 4711, &b->machine, &why), ERR_USAGE);
     assert_null(body);
 }
 
@@ -242,8 +256,8 @@ static void an_invalid_run_keeps_the_last_success(void **state)
     const int64_t first = put_run(b, "better");
     clock_sleep_ns(20000000);
     const int64_t second = put_run(b, "invalid");
-    CHECK_OK(outcome_exposition(&good, b->db, first, &b->machine, &why));
-    CHECK_OK(outcome_exposition(&bad, b->db, second, &b->machine, &why));
+    CHECK_OK(exposition_of(&good, b->db, first, &b->machine, &why));
+    CHECK_OK(exposition_of(&bad, b->db, second, &b->machine, &why));
     const char *success = "\nqdyno_experiment_last_success_timestamp_seconds ";
     const char *last = "\nqdyno_experiment_last_run_timestamp_seconds ";
     CHECK_NEAR(value_of(bad, success), value_of(good, success), 1e-6);

@@ -462,7 +462,7 @@ static void a_wait_for_quiet_ends_at_its_deadline(void **state)
     CHECK_EQ(s.failed, 0);
     expect_event(b, "waiting for a quiet machine, at most 1 s: the hypervisor took processor time");
     expect_event(b, "not quiet in time: disturbed cells count from now on");
-    expect_event(b, "3 of 3 cells were disturbed: the hypervisor took processor time");
+    expect_event(b, "3 of 3 cells disturbed: the hypervisor took processor time");
     busy_root_close(&root);
 }
 
@@ -650,7 +650,7 @@ static void notices_wait_for_their_receiver(void **state)
     expect_event(b, "the webhook does not accept notices");
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
     round_of(b);
-    expect_event(b, "1 notices wait");
+    expect_event(b, "1 notice waits");
     CHECK_OK(db_open(&d, b->db, &why));
     char name[WEBHOOK_NAME];
     webhook_name(b->o.webhook, name);

@@ -477,6 +477,23 @@ static void cut_texts(void **state)
     assert_string_equal(out, "10 o…");
 }
 
+static void arrays_grow(void **state)
+{
+    (void)state;
+    int *x = NULL, room = 0;
+    for (int i = 0; i < 1000; i++) {
+        CHECK(array_room(&x, &room, i + 1, sizeof *x));
+        x[i] = i;
+    }
+    CHECK(room >= 1000);
+    for (int i = 0; i < 1000; i++) CHECK_EQ(x[i], i);
+    const int before = room;
+    CHECK(!array_room(&x, &room, (int64_t)INT32_MAX + 1, sizeof *x)); /* the array stays */
+    CHECK_EQ(room, before);
+    CHECK_EQ(x[999], 999);
+    free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest TESTS[] = {
@@ -496,6 +513,7 @@ int main(void)
         cmocka_unit_test(mixed_numbers),
         cmocka_unit_test(file_names),
         cmocka_unit_test(field_tables),
+        cmocka_unit_test(arrays_grow),
     };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }

@@ -149,6 +149,7 @@ else
 fi
 
 # ---- Prometheus
+"$QDYNO" watch --print-board | cmp - "$here/../../share/monitoring/grafana-qdyno.json" || fail "--print-board prints another board than the one that ships"
 if have promtool; then
   "$QDYNO" watch --print-rules >"$T/qdyno.rules.yml"
   promtool check rules "$T/qdyno.rules.yml" >"$T/out" 2>&1 || fail "promtool check rules: $(cat "$T/out")"

@@ -170,7 +170,7 @@ static enum err_code bench_warm_up(struct bench *b, struct arm *arm, struct tall
 {
     const struct run_cell what = bench_cell_spec(b, arm);
     struct measured_cell c;
-    const enum err_code rc = run_warm_up(&b->m.run, &what, &c, why);
+    const enum err_code rc = run_measure_cell(&b->m.run, &what, &c, why);
     if (!rc) bench_add_fill(all, &c);
     cell_done(&c);
     return rc;

@@ -247,7 +247,7 @@ static enum err_code profiling_run(struct profiling *k, struct err *why)
     if (!rc && !args_has(k->m.a, "--no-warmup")) {
         const struct run_cell cell = cell_spec(k, arm);
         struct measured_cell c;
-        rc = run_warm_up(&k->m.run, &cell, &c, why);
+        rc = run_measure_cell(&k->m.run, &cell, &c, why);
         cell_done(&c);
     }
     for (k->repetition = 0; k->repetition < k->repetitions && !rc; k->repetition++)
