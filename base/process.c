@@ -30,13 +30,14 @@ static bool child_set_descriptors(const struct process_spec *start, int *report_
     *report_fd = report;
     const int output = fcntl(start->output_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
     const int channel = start->channel_fd < 0 ? -1 : fcntl(start->channel_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-    const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int input = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (input < 0 || output < 0 || (start->channel_fd >= 0 && channel < 0)) return false;
     if (input == STDIN_FILENO)
         fcntl(input, F_SETFD, 0); /* dup2 to itself would keep close-on-exec */
     else if (dup2(input, STDIN_FILENO) < 0)
         return false;
-    if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0) return false;
+    if (dup2(output, STDOUT_FILENO) < 0 || dup2(start->mute ? input : output, STDERR_FILENO) < 0)
+        return false;
     if (channel >= 0 && dup2(channel, PROCESS_CHANNEL_FD) < 0) return false;
     const unsigned rest = channel >= 0 ? PROCESS_CHANNEL_FD + 1 : STDERR_FILENO + 1;
     return !close_range(rest, ~0U, CLOSE_RANGE_CLOEXEC);

@@ -16,6 +16,7 @@ struct process_spec {
     char *const *argv;   /* ends with NULL; argv[0] is the name of the program */
     char *const *envp;   /* its environment, ends with NULL; NULL: that of this process */
     int output_fd;       /* becomes its standard output and standard error; the caller closes it */
+    bool mute;           /* its standard error is /dev/null instead */
     int channel_fd;      /* becomes PROCESS_CHANNEL_FD; the caller closes it; -1: none */
 };
 

@@ -182,6 +182,20 @@ bool str_to_seconds(const char *text, double *out)
     return parse_with_unit(text, UNITS, sizeof UNITS / sizeof UNITS[0], out);
 }
 
+bool str_to_ratio(const char *text, double *out)
+{
+    char digits[64];
+    double v;
+    const size_t n = strlen(text);
+    const bool percent = str_ends(text, "%");
+    if (n >= sizeof digits) return false;
+    memcpy(digits, text, n + 1);
+    if (percent) digits[n - 1] = '\0';
+    if (!str_to_double(digits, &v) || !isfinite(v) || v < 0) return false;
+    *out = percent ? v / 100 : v;
+    return true;
+}
+
 const char *str_from_bytes(int64_t bytes, char *buf, size_t size)
 {
     static const char UNIT[] = "BKMGTP";

@@ -40,6 +40,9 @@ bool str_to_double(const char *text, double *out);
 /* Parses "512", "64k", "8G" or "1.5GiB" to bytes (powers of 1024). */
 bool str_to_bytes(const char *text, int64_t *out);
 
+/* Parses a share, "1%" or "0.01". False for a negative or infinite one, too. */
+bool str_to_ratio(const char *text, double *out);
+
 /* Parses "90", "90s", "5m", "1h", "30d" or "250ms" to seconds. */
 bool str_to_seconds(const char *text, double *out);
 

@@ -44,6 +44,11 @@ static void numbers(void **state)
     CHECK(str_to_double(str_from_double(third, buf, sizeof buf), &back));
     CHECK_EQ(back, third);
     setlocale(LC_ALL, "C");
+    double share = -1;
+    CHECK(str_to_ratio("5%", &share) && share == 0.05);
+    CHECK(str_to_ratio("0.25", &share) && share == 0.25);
+    CHECK(!str_to_ratio("-1%", &share) && !str_to_ratio("inf", &share) && !str_to_ratio("%", &share));
+    CHECK(!str_to_ratio("", &share) && !str_to_ratio("1%%", &share) && share == 0.25);
     CHECK(str_to_bytes("1.5GiB", &i));
     CHECK_EQ(i, 1610612736);
     CHECK(str_to_bytes("64k", &i));

@@ -35,6 +35,18 @@ PY
     says out 'could not be stored' && says out 'another file \(--db FILE\)' && ! grep -q 'run 0\|show 0' "$T/out" ||
     fail "a run that was not stored is printed as if it were"
   expect 5 --db "$T/locked.db" ab f16 q8_0 -w tg16 --budget 3s -o json && json 'd["run"] is None and "locked" in d["error"]'
+  # Every other command that stores a run says what is locked, and names no run.
+  while read -r line; do
+    eval "expect 5 --db '$T/locked.db' $line" && says err locked && ! grep -qE '(run|show|--resume) 0|"run": 0' "$T/out" "$T/err" ||
+      fail "$line: run 0"
+  done <<'END'
+bench -n 4 -p 0 -r 1
+bench --profile -n 4 -r 1
+eval --chunks 1 -c 64
+tune --budget 3s -o json
+recipe --like q8_0 --windows 2
+govern f16 q8_0 --rule itl=50ms -n 2
+END
   kill $LOCKER
 fi
 expect 4 advise --goal sped && says err "did you mean 'speed'"

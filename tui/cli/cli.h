@@ -63,9 +63,11 @@ struct cli_flag {
     enum flag_kind kind;
     double min, max; /* range of FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any value */
     const char *const *choices;
-    bool many;     /* repeatable; otherwise a second one is an error */
-    bool optional; /* the value may be omitted (then ""), and must follow "=" */
-    bool login;    /* credentials and certificates: one line of the short help has all of them */
+    bool many;         /* repeatable; otherwise a second one is an error */
+    bool optional;     /* the value may be omitted (then ""), and must follow "=" */
+    bool exclusive;    /* at most one flag of the command with this mark may be given */
+    const char *needs; /* the flag that it is part of: without that one it is refused; NULL: none */
+    bool login;        /* credentials and certificates: one line of the short help has all of them */
 };
 
 struct cli_args;
@@ -98,6 +100,16 @@ struct command {
 extern const struct command COMMANDS[];
 extern const size_t COMMAND_COUNT;
 const struct command *command_find(const char *name); /* NULL: unknown */
+
+/* How config keys are spelled as flags of a command. A spelling has one meaning: one that a flag of the
+ * command or of every command has is no spelling of a key there. Such a key is set with -C KEY=VALUE. */
+enum { KNOB_SPELLINGS = 2, KNOB_SPELLING = 40 };
+/* Spelling `which` of a key: 0 its short flag ("-t"), 1 "--KEY". NULL: the command does not take it. */
+const char *knob_spelling(const struct command *c, enum knob_id id, int which, char buf[KNOB_SPELLING]);
+/* The config key of a word that is n bytes long; -1: the word sets none. */
+int knob_of_flag(const struct command *c, const char *word, size_t n);
+/* The flag of this name or alias; NULL: none. */
+const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, size_t n);
 
 /* Flags of every command; ends with a NULL name. */
 extern const struct cli_flag GLOBAL_FLAGS[];

@@ -4,19 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
-#include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "kernels/kernels.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_ab_arms.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/pause.h"
 #include "tui/cli/lib/runs.h"
@@ -324,9 +316,7 @@ static int ab_print(const struct cli_global *g, const struct cli_args *a, const 
     }
     struct table t;
     ab_table_fill(&t, s);
-    status = cli_print(g, a, &t, status);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, status);
 }
 
 int command_ab(const struct cli_global *g, const struct cli_args *a)

@@ -2,7 +2,6 @@
 #ifndef QDYNO_CLI_AB_ARMS_H
 #define QDYNO_CLI_AB_ARMS_H
 
-#include "advisor/experiment/experiment.h"
 #include "tui/cli/lib/lib.h"
 
 /* Sets arms, configs and workloads of the spec. ERR_USAGE: numbers of config lines and -w that do not fit. */

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advisor/experiment/experiment.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/gates.h"
 

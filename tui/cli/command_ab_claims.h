@@ -3,7 +3,6 @@
 #ifndef QDYNO_CLI_AB_CLAIMS_H
 #define QDYNO_CLI_AB_CLAIMS_H
 
-#include "advisor/experiment/experiment.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/lib.h"
 

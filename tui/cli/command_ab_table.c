@@ -3,13 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
-#include "advisor/stats/stats.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_ab_arms.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 
 static const struct column COLUMNS[] = {
@@ -62,18 +58,10 @@ static const struct column COLUMNS[] = {
     { .name = "as_systems", .kind = COLUMN_BOOL },
 };
 
-const struct document DOCUMENT_AB = {
-    .schema = "qdyno.ab/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(AB, "qdyno.ab/1", COLUMNS);
 /* `baseline check` prints the same rows. */
-const struct document DOCUMENT_BASELINE_CHECK = {
-    .schema = "qdyno.baseline_check/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "baseline.* run labels.* verdict reason",
-};
+DOCUMENT(BASELINE_CHECK, "qdyno.baseline_check/1", COLUMNS,
+         .members = "baseline.* run labels.* verdict reason");
 
 struct interval ab_effect(const struct experiment_state *s)
 {

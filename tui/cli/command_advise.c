@@ -5,18 +5,13 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
-#include "db/db.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/command_advise_accuracy.h"
 #include "tui/cli/command_advise_matrix.h"
 #include "tui/cli/command_advise_ranks.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
@@ -49,54 +44,54 @@ const struct cli_flag FLAGS_ADVISE[] = {
       .help = "with --ranks: one process on each of N machines like this one (or --machine), connected by a "
               "network of so many bits a second, and time for a message: 25g, 1g/50us (default 20us)" },
     { .name = "--accuracy", .help = "print predicted against measured values on this machine" },
-    { .name = "--forget", .help = "with --accuracy: delete all measurements that correct predictions" },
+    { .name = "--forget", .needs = "--accuracy", .help = "with --accuracy: delete all measurements that correct predictions" },
     { .name = NULL },
 };
 /* clang-format on */
 
+#define ADVICE(member) MEMBER(struct advice, member)
 static const struct column COLUMNS[] = {
-    { .name = "rank", .title = "#", .kind = COLUMN_INT },
-    { .name = "config", .title = "config" },
-    { .name = "device", .title = "device" },
-    { .name = "evidence", .title = "evidence" },
-    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
-    { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
-    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s" },
-    { .name = "prefill_low_tok_s", .title = "from", .kind = COLUMN_NUM },
-    { .name = "prefill_high_tok_s", .title = "to", .kind = COLUMN_NUM },
-    { .name = "decode_limit_tok_s", .kind = COLUMN_NUM },
-    { .name = "prefill_limit_tok_s", .kind = COLUMN_NUM },
-    { .name = "total_bytes", .title = "memory", .kind = COLUMN_BYTES },
-    { .name = "peak_bytes", .kind = COLUMN_BYTES },
-    METRIC_COLUMN(METRIC_LOAD_TIME),
-    { .name = "token_j", .title = "J/token", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "runs", .kind = COLUMN_INT },
-    { .name = "assumed", .kind = COLUMN_BOOL },
-    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .metric = &METRICS[METRIC_KLD], .title = "KLD, nats", .digits = 4 },
-    { .name = "score", .kind = COLUMN_NUM },
-    { .name = "reason" },
-    { .name = "caution" },
-    { .name = "check" },
-    { .name = "prefill_evidence" },
-    { .name = "run_ids" },
-    { .name = "found_by_search", .kind = COLUMN_BOOL },
-    { .name = "folded", .kind = COLUMN_BOOL },
-    { .name = "kld_text", .title = "on text" },
-    { .name = "kld_other_text_mean", .kind = COLUMN_NUM },
-    { .name = "kld_other_text" },
+    COL("rank", "#", .kind = COLUMN_INT),
+    COL("config", "config", ADVICE(line)),
+    COL("device", "device"),
+    COL("evidence", "evidence"),
+    { .metric = &METRICS[METRIC_DECODE_RATE],
+      .title = "decode tok/s",
+      .digits = 1,
+      ADVICE(prediction.decode_tok_s) },
+    COL("decode_low_tok_s", "from", .digits = 1, ADVICE(prediction.decode_low)),
+    COL("decode_high_tok_s", "to", .digits = 1, ADVICE(prediction.decode_high)),
+    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", ADVICE(prediction.prefill_tok_s) },
+    COL("prefill_low_tok_s", "from", ADVICE(prediction.prefill_low)),
+    COL("prefill_high_tok_s", "to", ADVICE(prediction.prefill_high)),
+    KEY("decode_limit_tok_s", ADVICE(prediction.decode_limit_tok_s)),
+    KEY("prefill_limit_tok_s", ADVICE(prediction.prefill_limit_tok_s)),
+    COL("total_bytes", "memory", .kind = COLUMN_BYTES, ADVICE(prediction.plan.total)),
+    KEY("peak_bytes", .kind = COLUMN_BYTES, ADVICE(prediction.peak_bytes)),
+    { .metric = &METRICS[METRIC_LOAD_TIME], ADVICE(prediction.load_s) },
+    COL("token_j", "J/token", .digits = 2, ADVICE(prediction.token_j)),
+    KEY("runs", ADVICE(prediction.runs)),
+    KEY("assumed", ADVICE(prediction.assumed)),
+    COL("fits", "fits", ADVICE(prediction.fits)),
+    { .metric = &METRICS[METRIC_KLD], .title = "KLD, nats", .digits = 4, ADVICE(kld) },
+    KEY("score", ADVICE(score)),
+    KEY("reason", ADVICE(reason)),
+    KEY("caution", ADVICE(caution)),
+    KEY("check", ADVICE(check)),
+    KEY("prefill_evidence"),
+    KEY("run_ids"),
+    KEY("found_by_search", ADVICE(found)),
+    KEY("folded", .kind = COLUMN_BOOL),
+    COL("kld_text", "on text"),
+    KEY("kld_other_text_mean", ADVICE(foreign_kld)),
+    KEY("kld_other_text"),
 };
 
-const struct document DOCUMENT_ADVISE = {
-    .schema = "qdyno.advise/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model goal machine considered folded kernels_timed search_run random_weights "
-               "answers_unverified rules[].rule rules[].advice rules[].reason rules[].evidence "
-               "rules[].check origin.* text.path text.sha256 text.chosen text.trouble "
-               "text.losses_on_other_texts",
-};
+DOCUMENT(ADVISE, "qdyno.advise/1", COLUMNS,
+         .members = "model goal machine considered folded kernels_timed search_run random_weights "
+                    "answers_unverified rules[].rule rules[].advice rules[].reason rules[].evidence "
+                    "rules[].check origin.* text.path text.sha256 text.chosen text.trouble "
+                    "text.losses_on_other_texts");
 
 /* The value in "KEY=VALUE". ERR_USAGE if the key is another one. */
 static enum err_code key_value(const char *flag, const char *text, const char *key, const char **value,
@@ -139,8 +134,6 @@ static enum err_code options_read(struct advise_options *o, const struct cli_arg
     enum err_code rc = cli_limits(&o->memory_limit, &o->kld_limit, NULL, a, why);
     goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
     o->ctx = (int)args_int(a, "-c", 0);
-    if (args_has(a, "--forget") && !args_has(a, "--accuracy"))
-        return err_set(why, ERR_USAGE, "--forget needs --accuracy");
     if (!rc && target) rc = target_read_rate(&o->target_tok_s, target, why);
     return rc;
 }
@@ -183,34 +176,12 @@ static void table_add_advice(struct table *t, const struct advice *x, int rank, 
     json_put_str(row, "evidence", evidence_word(&x->decode));
     json_put_str(row, "prefill_evidence", evidence_word(&x->prefill));
     json_put(row, "run_ids", run_ids(x));
-    json_put_bool(row, "found_by_search", x->found);
+    document_put(&DOCUMENT_ADVISE, row, struct advice, x);
     json_put_bool(row, "folded", folded);
     json_put_int(row, "rank", rank);
-    json_put_str(row, "config", x->line);
     json_put_str(row, "device", p->on_gpu ? "gpu" : "cpu");
-    row_put_metric(row, METRIC_DECODE_RATE, p->decode_tok_s);
-    json_put_num(row, "decode_low_tok_s", p->decode_low);
-    json_put_num(row, "decode_high_tok_s", p->decode_high);
-    row_put_metric(row, METRIC_PREFILL_RATE, p->prefill_tok_s);
-    json_put_num(row, "prefill_low_tok_s", p->prefill_low);
-    json_put_num(row, "prefill_high_tok_s", p->prefill_high);
-    json_put_num(row, "decode_limit_tok_s", p->decode_limit_tok_s);
-    json_put_num(row, "prefill_limit_tok_s", p->prefill_limit_tok_s);
-    json_put_int(row, "total_bytes", p->plan.total);
-    json_put_num(row, "peak_bytes", p->peak_bytes);
-    row_put_metric(row, METRIC_LOAD_TIME, p->load_s);
-    json_put_num(row, "token_j", p->token_j);
-    json_put_int(row, "runs", p->runs);
-    json_put_bool(row, "assumed", p->assumed);
-    json_put_bool(row, "fits", p->fits);
-    row_put_metric(row, METRIC_KLD, x->kld);
     json_put_str(row, "kld_text", *x->text && !x->foreign ? x->text : NULL);
-    json_put_num(row, "kld_other_text_mean", x->foreign_kld);
     json_put_str(row, "kld_other_text", x->foreign ? x->text : NULL);
-    json_put_num(row, "score", x->score);
-    json_put_str(row, "reason", x->reason);
-    json_put_str(row, "caution", *x->caution ? x->caution : NULL);
-    json_put_str(row, "check", x->check);
     if (folded) return;
     table_note(t, "%d %s", rank, x->line);
     table_note(t, "    reason: %s", x->reason);
@@ -227,13 +198,12 @@ static void table_add_rules(struct table *t, const struct rule_case *c)
     if (n) table_note(t, "rules that apply to this machine, model and goal:");
     for (int i = 0; i < n; i++) {
         const struct rule_finding *f = &found[i];
-        json_t *rule = json_object();
+        json_t *rule = list_row(list);
         json_put_str(rule, "rule", f->rule);
         json_put_str(rule, "advice", f->advice);
         json_put_str(rule, "reason", f->reason);
         json_put_str(rule, "evidence", f->evidence);
         json_put_str(rule, "check", *f->check ? f->check : NULL);
-        json_array_append_new(list, rule);
         table_note(t, "* %s (%s)", f->advice, f->rule);
         table_note(t, "    reason: %s", f->reason);
         table_note(t, "    evidence: %s", f->evidence);
@@ -285,8 +255,7 @@ static void note_model(struct table *t, const char *path)
     struct gguf *file = NULL;
     struct model_shape shape;
     if (!model_file_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) {
-        json_put_bool(t->extra, "random_weights", shape.random_weights);
-        json_put_bool(t->extra, "answers_unverified", shape.unknown > 0);
+        cli_put_cautions(t->extra, shape.random_weights, shape.unknown > 0);
         cli_note_cautions(t, shape.random_weights, shape.unknown > 0);
     }
     gguf_close(file);
@@ -489,9 +458,7 @@ static int advising_print(const struct cli_global *g, const struct cli_args *a, 
     if (n) note_basis(&t, &list[0], &v->ceilings, v->named);
     if (v->named) table_add_origin(&t, v->other.recording.about);
     note_model(&t, v->model);
-    status = cli_print(g, a, &t, status);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, status);
 }
 
 int command_advise(const struct cli_global *g, const struct cli_args *a)

@@ -11,55 +11,39 @@
 #include "telemetry/machine/machine.h"
 #include "tui/cli/documents.h"
 
+#define ROW(member) MEMBER(struct residual_row, member)
 static const struct column COLUMNS[] = {
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "workload", .title = "workload" },
-    { .name = "metric", .title = "metric" },
-    { .name = "predicted", .title = "predicted", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "low", .title = "from", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "high", .title = "to", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "measured", .title = "measured", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "error_ratio", .title = "error %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "in_interval", .title = "in interval", .kind = COLUMN_BOOL },
-    { .name = "memory_ratio", .title = "memory %", .kind = COLUMN_NUM, .scale = 100 },
-    { .name = "core_ratio", .title = "cores %", .kind = COLUMN_NUM, .scale = 100 },
-    { .name = "foretold", .kind = COLUMN_NUM },
-    { .name = "untaught", .kind = COLUMN_NUM },
-    { .name = "basis" },
-    { .name = "unix_ms", .kind = COLUMN_INT },
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("model", "model", ROW(model)),
+    COL("config", "config", ROW(config)),
+    COL("workload", "workload", ROW(workload)),
+    COL("metric", "metric", ROW(metric)),
+    COL("predicted", "predicted", .digits = 4, ROW(predicted)),
+    COL("low", "from", .digits = 4, ROW(low)),
+    COL("high", "to", .digits = 4, ROW(high)),
+    COL("measured", "measured", .digits = 4, ROW(measured)),
+    COL("error_ratio", "error %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("in_interval", "in interval", .kind = COLUMN_BOOL),
+    COL("memory_ratio", "memory %", .scale = 100, ROW(memory_ratio)),
+    COL("core_ratio", "cores %", .scale = 100, ROW(core_ratio)),
+    KEY("foretold", ROW(foretold)),
+    KEY("untaught", ROW(untaught)),
+    KEY("basis", ROW(basis)),
+    KEY("unix_ms", ROW(unix_ms)),
 };
 
-const struct document DOCUMENT_ACCURACY = {
-    .schema = "qdyno.accuracy/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "machine accuracy[].metric accuracy[].predictions accuracy[].within_10_ratio "
-               "accuracy[].within_20_ratio accuracy[].in_interval_ratio "
-               "accuracy[].median_error_ratio accuracy[].bias_ratio",
-};
+DOCUMENT(ACCURACY, "qdyno.accuracy/1", COLUMNS,
+         .members = "machine accuracy[].metric accuracy[].predictions accuracy[].within_10_ratio "
+                    "accuracy[].within_20_ratio accuracy[].in_interval_ratio "
+                    "accuracy[].median_error_ratio accuracy[].bias_ratio");
 
 static void table_add_residual(struct table *t, const struct residual_row *r)
 {
     json_t *row = table_row(t);
     if (r->run_id) json_put_int(row, "run", r->run_id);
-    json_put_str(row, "model", r->model);
-    json_put_str(row, "config", r->config);
-    json_put_str(row, "workload", r->workload);
-    json_put_str(row, "metric", r->metric);
-    json_put_num(row, "predicted", r->predicted);
-    json_put_num(row, "low", r->low);
-    json_put_num(row, "high", r->high);
-    json_put_num(row, "measured", r->measured);
+    document_put(&DOCUMENT_ACCURACY, row, struct residual_row, r);
     json_put_num(row, "error_ratio", r->predicted / r->measured - 1);
     json_put_bool(row, "in_interval", r->measured >= r->low && r->measured <= r->high);
-    json_put_num(row, "memory_ratio", r->memory_ratio);
-    json_put_num(row, "core_ratio", r->core_ratio);
-    json_put_num(row, "foretold", r->foretold);
-    json_put_num(row, "untaught", r->untaught);
-    json_put_str(row, "basis", r->basis);
-    json_put_int(row, "unix_ms", r->unix_ms);
 }
 
 static void table_add_summary(struct table *t, const struct residual_row *rows, int n)
@@ -69,7 +53,7 @@ static void table_add_summary(struct table *t, const struct residual_row *rows, 
     json_t *list = json_array();
     for (int i = 0; i < count; i++) {
         const struct accuracy *x = &all[i];
-        json_t *object = json_object();
+        json_t *object = list_row(list);
         json_put_str(object, "metric", x->metric);
         json_put_int(object, "predictions", x->n);
         json_put_num(object, "within_10_ratio", (double)x->within_10 / x->n);
@@ -77,7 +61,6 @@ static void table_add_summary(struct table *t, const struct residual_row *rows, 
         json_put_num(object, "in_interval_ratio", (double)x->in_interval / x->n);
         json_put_num(object, "median_error_ratio", x->median_error);
         json_put_num(object, "bias_ratio", exp(x->bias));
-        json_array_append_new(list, object);
         table_note(
             t,
             "%-16s %3d predictions: %3.0f %% within 10 %%, %3.0f %% within 20 %%, %3.0f %% in their interval; "
@@ -114,8 +97,7 @@ int accuracy_show(const struct cli_global *g, const struct cli_args *a)
             "no prediction was followed by a measurement yet: run `qdyno detect --kernels`, then any `qdyno bench`");
     if (n) table_note(&t, "runs of which most blocks or repetitions were disturbed are not counted");
     if (shown < n) table_note(&t, "the newest %d of %d; --top N shows more", shown, n);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    int status = cli_finish(g, a, &t, EXIT_DONE);
     free(rows);
     return status;
 }

@@ -9,27 +9,23 @@
 #include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "here", .title = "here", .kind = COLUMN_BOOL },
-    { .name = "memory", .title = "memory" },
-    { .name = "need", .title = "need" },
-    { .name = "config", .title = "config" },
-    { .name = "total_bytes", .title = "memory it takes", .kind = COLUMN_BYTES },
-    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "evidence", .title = "evidence" },
+    COL("here", "here", .kind = COLUMN_BOOL),
+    COL("memory", "memory"),
+    COL("need", "need"),
+    COL("config", "config"),
+    COL("total_bytes", "memory it takes", .kind = COLUMN_BYTES),
+    COL("fits", "fits", .kind = COLUMN_BOOL),
+    COL("evidence", "evidence"),
     { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
-    { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
+    COL("decode_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
+    COL("decode_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
     { .metric = &METRICS[METRIC_KLD], .title = "KLD, nats", .digits = 4 },
-    { .name = "advice", .title = "strategy" },
-    { .name = "reason" },
+    COL("advice", "strategy"),
+    KEY("reason"),
 };
 
-const struct document DOCUMENT_STRATEGIES = {
-    .schema = "qdyno.strategies/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model machine memory_bytes unchanged_bytes memory need",
-};
+DOCUMENT(STRATEGIES, "qdyno.strategies/1", COLUMNS,
+         .members = "model machine memory_bytes unchanged_bytes memory need");
 
 enum { LINES = 32 };
 struct lines {
@@ -170,8 +166,7 @@ int matrix_show(const struct cli_global *g, const struct cli_args *a, const stru
         table_add_cell(&t, k / STRATEGY_NEEDS, k % STRATEGY_NEEDS, k == room * STRATEGY_NEEDS + need, list,
                        n);
     note_matrix(&t, c, have, MAX(room, 0), need);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    const int status = cli_finish(g, a, &t, EXIT_DONE);
     free(list);
     return status;
 }

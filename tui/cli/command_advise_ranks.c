@@ -10,31 +10,24 @@
 #include "engine/import/import.h"
 #include "tui/cli/documents.h"
 
+#define WAY(member) MEMBER(struct prediction, member)
 static const struct column COLUMNS[] = {
-    { .name = "config", .title = "config" },
-    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1 },
-    { .name = "prefill_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "prefill_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "prefill_exchange_ratio",
-      .title = "exchange %",
-      .kind = COLUMN_NUM,
-      .scale = 100,
-      .digits = 1 },
-    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1 },
-    { .name = "decode_low_tok_s", .title = "from", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "decode_high_tok_s", .title = "to", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "exchange_ratio", .title = "exchange %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "rank_bytes", .title = "largest process", .kind = COLUMN_BYTES },
-    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "error", .title = "not possible" },
+    COL("config", "config"),
+    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1, WAY(prefill_tok_s) },
+    COL("prefill_low_tok_s", "from", .digits = 1, WAY(prefill_low)),
+    COL("prefill_high_tok_s", "to", .digits = 1, WAY(prefill_high)),
+    COL("prefill_exchange_ratio", "exchange %", .scale = 100, .digits = 1, WAY(prefill_exchange_ratio)),
+    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1, WAY(decode_tok_s) },
+    COL("decode_low_tok_s", "from", .digits = 1, WAY(decode_low)),
+    COL("decode_high_tok_s", "to", .digits = 1, WAY(decode_high)),
+    COL("exchange_ratio", "exchange %", .scale = 100, .digits = 1, WAY(exchange_ratio)),
+    COL("rank_bytes", "largest process", .kind = COLUMN_BYTES),
+    COL("fits", "fits", WAY(fits)),
+    COL("error", "not possible"),
 };
 
-const struct document DOCUMENT_PARALLEL = {
-    .schema = "qdyno.parallel/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model machine ranks sequences network measured fastest_prefill fastest_decode",
-};
+DOCUMENT(PARALLEL, "qdyno.parallel/1", COLUMNS,
+         .members = "model machine ranks sequences network measured fastest_prefill fastest_decode");
 
 enum { WAYS = 80, KINDS = 4 };
 
@@ -122,16 +115,8 @@ static void put_way(struct table *t, const struct way *w)
     json_put_str(row, "config", config_text(&w->config, KNOB_PARALLEL));
     json_put_str(row, "error", w->why.code ? w->why.message : NULL);
     if (w->why.code) return;
-    row_put_metric(row, METRIC_PREFILL_RATE, p->prefill_tok_s);
-    json_put_num(row, "prefill_low_tok_s", p->prefill_low);
-    json_put_num(row, "prefill_high_tok_s", p->prefill_high);
-    json_put_num(row, "prefill_exchange_ratio", p->prefill_exchange_ratio);
-    row_put_metric(row, METRIC_DECODE_RATE, p->decode_tok_s);
-    json_put_num(row, "decode_low_tok_s", p->decode_low);
-    json_put_num(row, "decode_high_tok_s", p->decode_high);
-    json_put_num(row, "exchange_ratio", p->exchange_ratio);
+    document_put(&DOCUMENT_STRATEGIES, row, struct prediction, p);
     json_put_int(row, "rank_bytes", p->plan.ranks ? p->plan.rank_total : p->plan.total);
-    json_put_bool(row, "fits", p->fits);
 }
 
 static double rate(const struct way *w, bool prefill)
@@ -250,8 +235,7 @@ int advise_ranks_show(const struct cli_global *g, const struct cli_args *a, cons
     conclude(&t, &w, true);
     conclude(&t, &w, false);
     note_basis(&t, &w, ranks, network);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    const int status = cli_finish(g, a, &t, EXIT_DONE);
     gguf_close(file);
     free(w.way);
     return status;

@@ -4,13 +4,8 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
@@ -18,7 +13,7 @@ const struct cli_flag FLAGS_APPLY[] = {
     FLAG_MODEL_ROW,
     { .name = "--run", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "save the config that won this run, for the model it was measured on" },
-    { .name = "--arm", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
+    { .name = "--arm", .needs = "--run", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
     { .name = "--remove", .help = "delete the saved config of this model" },
     { .name = "--undo", .help = "restore what was saved before; once more: take that back" },
     { .name = "--for", .value = "PROGRAM", .kind = FLAG_CHOICE, .choices = APPLY_TARGETS,
@@ -29,29 +24,25 @@ const struct cli_flag FLAGS_APPLY[] = {
 };
 /* clang-format on */
 
+#define APPLIED(member) MEMBER(struct applied, member)
 static const struct column COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "because", .title = "reason" },
-    { .name = "when", .title = "saved at" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "machine" },
-    { .name = "model_sha256" },
-    { .name = "path", .title = "file" },
-    { .name = "llama_cpp", .title = "llama.cpp" },
-    { .name = "llama_cpp_note", .title = "not translated" },
-    { .name = "for_program", .title = "for" },
-    { .name = "for_settings", .title = "settings" },
-    { .name = "for_notes", .title = "notes" },
-    { .name = "load", .title = "found beside" },
+    COL("model", "model"),
+    COL("config", "config"),
+    COL("because", "reason", APPLIED(because)),
+    COL("when", "saved at", APPLIED(when)),
+    COL("run", "run", MEMBER_AS(struct applied, run_id, ID)),
+    KEY("machine", APPLIED(machine)),
+    KEY("model_sha256", APPLIED(model_sha256)),
+    COL("path", "file", APPLIED(path)),
+    COL("llama_cpp", "llama.cpp"),
+    COL("llama_cpp_note", "not translated"),
+    COL("for_program", "for"),
+    COL("for_settings", "settings"),
+    COL("for_notes", "notes"),
+    COL("load", "found beside", APPLIED(load)),
 };
 
-const struct document DOCUMENT_APPLY = {
-    .schema = "qdyno.apply/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(APPLY, "qdyno.apply/1", COLUMNS, .record = true);
 
 struct applying {
     char *model;
@@ -227,16 +218,13 @@ static int print_for(const struct cli_global *g, const struct cli_args *a, const
         }
     } else {
         struct table t;
-        table_init(&t, &DOCUMENT_APPLY);
-        t.record = true;
-        json_t *row = table_row(&t);
+        json_t *row = table_record(&t, &DOCUMENT_APPLY);
         json_put_str(row, "model", model);
         json_put_str(row, "config", k->line);
         json_put_str(row, "for_program", target);
         json_put_str(row, "for_settings", str_text(&text));
         json_put_str(row, "for_notes", notes.len ? str_text(&notes) : NULL);
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     }
     str_free(&text);
     str_free(&notes);
@@ -250,19 +238,12 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
     struct table t;
     struct str line = { 0 }, note = { 0 };
     struct err why = { 0 };
-    table_init(&t, &DOCUMENT_APPLY);
-    t.record = t.skip_absent = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_APPLY);
+    t.skip_absent = true;
     json_put_str(row, "model", model);
     json_put_str(row, "config", k ? k->line : NULL);
     if (k) {
-        json_put_str(row, "because", *k->because ? k->because : NULL);
-        json_put_str(row, "when", *k->when ? k->when : NULL);
-        if (k->run_id) json_put_int(row, "run", k->run_id);
-        json_put_str(row, "machine", *k->machine ? k->machine : NULL);
-        json_put_str(row, "model_sha256", *k->model_sha256 ? k->model_sha256 : NULL);
-        json_put_str(row, "path", *k->path ? k->path : NULL);
-        json_put_str(row, "load", *k->load ? k->load : NULL);
+        document_put(&DOCUMENT_APPLY, row, struct applied, k);
         if (*k->load && strcmp(k->line, "default")) { /* default cannot be compared with itself */
             struct str check = { 0 };
             advice_confirm_command(&check, model, "default", k->line, CONFIRM_WORKLOAD);
@@ -283,8 +264,7 @@ static int applied_print(const struct cli_global *g, const struct cli_args *a, c
     note_change(&t, a, model, k);
     if (args_has(a, "--undo")) headline_undo(&t, model, was, k);
     if (!k && g->output == OUTPUT_MD) json_array_clear(t.rows); /* a list of n/a tells a reader nothing */
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    const int status = cli_finish(g, a, &t, EXIT_DONE);
     str_free(&line);
     str_free(&note);
     return status;
@@ -320,7 +300,6 @@ static enum err_code args_check(const struct cli_args *a, struct err *why)
                        "CONFIG, --run, --remove and --undo exclude each other: give one of them");
     if (args_has(a, "--for") && (args_has(a, "--remove") || args_has(a, "--undo")))
         return err_set(why, ERR_USAGE, "--for writes nothing: leave --remove and --undo out");
-    if (args_has(a, "--arm") && !args_has(a, "--run")) return err_set(why, ERR_USAGE, "--arm needs --run ID");
     return ERR_OK;
 }
 

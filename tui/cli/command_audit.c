@@ -10,14 +10,8 @@
 #include <unistd.h>
 
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "engine/model/model.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
-#include "tui/cli/lib/lib.h"
-#include "tui/cli/lib/progress.h"
 #include "tui/cli/lib/runs.h"
 
 enum { BATCHES_MOST = 16, SIDES = 2, TEXT_LIMIT = 1 << 30 };
@@ -52,12 +46,8 @@ static const struct column COLUMNS[] = {
 };
 /* clang-format on */
 
-const struct document DOCUMENT_AUDIT = {
-    .schema = "qdyno.audit/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "run model agrees_with_itself agrees_with_qdyno largest_ratio",
-};
+DOCUMENT(AUDIT, "qdyno.audit/1", COLUMNS,
+         .members = "run model agrees_with_itself agrees_with_qdyno largest_ratio");
 
 struct audit {
     const struct cli_global *g;

@@ -4,14 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"
@@ -39,41 +34,28 @@ const struct cli_flag FLAGS_BASELINE[] = {
 };
 /* clang-format on */
 
+#define BASELINE(member) MEMBER(struct baseline_row, member)
 static const struct column COLUMNS[] = {
-    { .name = "name", .title = "baseline" },
-    { .name = "config", .title = "config" },
-    { .name = "model", .title = "model" },
-    { .name = "model_path" },
-    { .name = "model_sha256" },
-    { .name = "workload", .title = "workload" },
-    { .name = "metric", .title = "metric" },
-    { .name = "margin_ratio", .title = "margin %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "value", .title = "value then", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "machine", .title = "machine" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "set", .title = "set (UTC)" },
+    COL("name", "baseline", BASELINE(name)),
+    COL("config", "config", BASELINE(config)),
+    COL("model", "model", MEMBER_AS(struct baseline_row, model_name, STRING)),
+    KEY("model_path", MEMBER_AS(struct baseline_row, model_path, STRING)),
+    KEY("model_sha256", BASELINE(model_sha256)),
+    COL("workload", "workload", BASELINE(workload)),
+    COL("metric", "metric", BASELINE(metric)),
+    COL("margin_ratio", "margin %", .scale = 100, .digits = 2, BASELINE(margin)),
+    COL("value", "value then", .digits = 2, BASELINE(value)),
+    COL("machine", "machine", BASELINE(machine)),
+    COL("run", "run", MEMBER_AS(struct baseline_row, run_id, ID)),
+    COL("set", "set (UTC)"),
 };
 
-const struct document DOCUMENT_BASELINE = {
-    .schema = "qdyno.baseline/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(BASELINE, "qdyno.baseline/1", COLUMNS);
 
 static void put_baseline(json_t *row, const struct baseline_row *b)
 {
     char when[32];
-    json_put_str(row, "name", b->name);
-    json_put_str(row, "config", b->config);
-    json_put_str(row, "model", b->model_name);
-    json_put_str(row, "model_path", b->model_path);
-    json_put_str(row, "model_sha256", *b->model_sha256 ? b->model_sha256 : NULL);
-    json_put_str(row, "workload", b->workload);
-    json_put_str(row, "metric", b->metric);
-    json_put_num(row, "margin_ratio", b->margin);
-    json_put_num(row, "value", b->value);
-    json_put_str(row, "machine", *b->machine ? b->machine : NULL);
-    if (b->run_id) json_put_int(row, "run", b->run_id);
+    document_put(&DOCUMENT_BASELINE, row, struct baseline_row, b);
     json_put_str(row, "set", clock_iso8601(b->set_ms, when, sizeof when));
 }
 
@@ -152,9 +134,7 @@ static int baseline_set(const struct cli_global *g, const struct cli_args *a, st
     table_init(&t, &DOCUMENT_BASELINE);
     put_baseline(table_row(&t), &b);
     table_note(&t, "to compare a challenger with it: qdyno baseline check %s CONFIG", b.name);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 /* ---------------------------------------------------------------- list */
@@ -166,9 +146,7 @@ static int baseline_list(const struct cli_global *g, const struct cli_args *a,
     table_init(&t, &DOCUMENT_BASELINE);
     for (int i = 0; i < n; i++) put_baseline(table_row(&t), &rows[i]);
     if (!n) table_note(&t, "no baseline yet: qdyno baseline set NAME [ID | CONFIG]");
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 /* ---------------------------------------------------------------- check */
@@ -317,8 +295,7 @@ static int baseline_check(const struct cli_global *g, const struct cli_args *a, 
         status = ab_claims_status(s, ab_status(s));
         const struct summary summary = ab_summary(s, status);
         table_summarize(&t, &summary);
-        status = cli_print(g, a, &t, status);
-        table_done(&t);
+        status = cli_finish(g, a, &t, status);
     }
 done:
     free(spec);

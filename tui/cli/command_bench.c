@@ -6,20 +6,13 @@
 
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
-#include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_bench_grid.h"
 #include "tui/cli/command_endings.h"
 #include "tui/cli/command_bench_preset.h"
 #include "tui/cli/command_bench_profile.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
-#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/measured.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/trained_context.h"
@@ -48,32 +41,32 @@ const struct cli_flag FLAGS_BENCH[] = {
     { .name = "--preset", .value = "NAME",
       .help = "quick, main, all, or a folder of scenario files: configs with their workloads; goes on where an "
               "earlier run of it was stopped" },
-    { .name = "--again", .help = "with --preset: also scenarios that earlier runs have measured" },
+    { .name = "--again", .needs = "--preset", .help = "with --preset: also scenarios that earlier runs have measured" },
     { .name = "--profile",
       .help = "time, calls, bytes and operations of each operator of the passes of one workload (default "
               "pp512+tg128), and its share of the machine's limit" },
-    { .name = "--layers", .help = "with --profile: a row for each layer" },
-    { .name = "--folded", .value = "FILE", .help = "with --profile: write folded stacks for flame graph tools" },
+    { .name = "--layers", .needs = "--profile", .help = "with --profile: a row for each layer" },
+    { .name = "--folded", .needs = "--profile", .value = "FILE", .help = "with --profile: write folded stacks for flame graph tools" },
     FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
 
 static const struct column BENCH_COLUMNS[] = {
-    { .name = "scenario" }, /* these two: of a preset */
-    { .name = "run", .kind = COLUMN_INT },
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "workload", .title = "workload" },
-    { .name = "sequences", .kind = COLUMN_INT },
-    { .name = "repetitions", .kind = COLUMN_INT },
+    KEY("scenario"), /* these two: of a preset */
+    KEY("run", .kind = COLUMN_INT),
+    COL("model", "model"),
+    COL("config", "config"),
+    COL("workload", "workload"),
+    KEY("sequences", .kind = COLUMN_INT),
+    KEY("repetitions", .kind = COLUMN_INT),
     METRIC_COLUMN(METRIC_PREFILL_RATE),
-    { .name = "prefill_sd_tok_s", .title = "+-", .kind = COLUMN_NUM, .digits = 2 },
+    COL("prefill_sd_tok_s", "+-", .kind = COLUMN_NUM, .digits = 2),
     METRIC_COLUMN(METRIC_DECODE_RATE),
-    { .name = "decode_sd_tok_s", .title = "+-", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "decode_seq_tok_s", .title = "per sequence", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "row_cost", .title = "c(rows)", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "row_cost_sd", .title = "+-", .kind = COLUMN_NUM, .digits = 2 },
+    COL("decode_sd_tok_s", "+-", .kind = COLUMN_NUM, .digits = 2),
+    COL("decode_seq_tok_s", "per sequence", .kind = COLUMN_NUM, .digits = 2),
+    COL("row_cost", "c(rows)", .kind = COLUMN_NUM, .digits = 2),
+    COL("row_cost_sd", "+-", .kind = COLUMN_NUM, .digits = 2),
     METRIC_COLUMN(METRIC_TTFT),
     METRIC_COLUMN(METRIC_ITL_P50),
     METRIC_COLUMN(METRIC_ITL_P95),
@@ -82,93 +75,77 @@ static const struct column BENCH_COLUMNS[] = {
     METRIC_COLUMN(METRIC_SERVER_DECODE_RATE),
     METRIC_COLUMN(METRIC_CHUNK_GAP),
     LOAD_METRIC_COLUMNS,
-    { .name = "ttft_half_s", .kind = COLUMN_NUM },
-    { .name = "tpot_half_s", .kind = COLUMN_NUM },
-    { .name = "goodput_half_ratio", .title = "+-", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "steady", .title = "steady", .kind = COLUMN_INT },
-    { .name = "warmup_requests", .kind = COLUMN_NUM },
-    { .name = "unsteady" },
-    { .name = "failed_because" },
-    { .name = "server_requests", .kind = COLUMN_INT },
-    { .name = "server_prompt_tokens", .kind = COLUMN_INT },
-    { .name = "server_cached_tokens", .kind = COLUMN_INT },
-    { .name = "server_generated_tokens", .kind = COLUMN_INT },
-    { .name = "server_preemptions", .kind = COLUMN_INT },
-    { .name = "server_queue_s", .kind = COLUMN_NUM },
-    { .name = "server_ttft_s", .kind = COLUMN_NUM },
-    { .name = "server_itl_s", .kind = COLUMN_NUM },
-    { .name = "server_e2e_s", .kind = COLUMN_NUM },
-    { .name = "fill_s", .kind = COLUMN_NUM },
-    { .name = "filled_tokens", .kind = COLUMN_INT },
+    KEY("ttft_half_s", .kind = COLUMN_NUM),
+    KEY("tpot_half_s", .kind = COLUMN_NUM),
+    COL("goodput_half_ratio", "+-", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("steady", "steady", .kind = COLUMN_INT),
+    KEY("warmup_requests", .kind = COLUMN_NUM),
+    KEY("unsteady"),
+    KEY("failed_because"),
+    KEY("server_requests", .kind = COLUMN_INT),
+    KEY("server_prompt_tokens", .kind = COLUMN_INT),
+    KEY("server_cached_tokens", .kind = COLUMN_INT),
+    KEY("server_generated_tokens", .kind = COLUMN_INT),
+    KEY("server_preemptions", .kind = COLUMN_INT),
+    KEY("server_queue_s", .kind = COLUMN_NUM),
+    KEY("server_ttft_s", .kind = COLUMN_NUM),
+    KEY("server_itl_s", .kind = COLUMN_NUM),
+    KEY("server_e2e_s", .kind = COLUMN_NUM),
+    KEY("fill_s", .kind = COLUMN_NUM),
+    KEY("filled_tokens", .kind = COLUMN_INT),
     METRIC_COLUMN(METRIC_LOAD_TIME),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
-    { .name = "plan_bytes", .kind = COLUMN_BYTES },
-    { .name = "huge_bytes", .kind = COLUMN_BYTES },
-    { .name = "prefetch_s", .kind = COLUMN_NUM },
+    KEY("plan_bytes", .kind = COLUMN_BYTES),
+    KEY("huge_bytes", .kind = COLUMN_BYTES),
+    KEY("prefetch_s", .kind = COLUMN_NUM),
     METRIC_COLUMN(METRIC_ENERGY),
     METRIC_COLUMN(METRIC_ENERGY_HALF),
     METRIC_COLUMN(METRIC_CO2),
     METRIC_COLUMN(METRIC_LIMIT_SHARE_PREFILL),
     METRIC_COLUMN(METRIC_LIMIT_SHARE_DECODE),
-    { .name = "decode_experts", .title = "experts per step", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "step_read_bytes", .title = "weights read per step", .kind = COLUMN_BYTES },
-    { .name = "memory_ratio", .kind = COLUMN_NUM },
-    { .name = "core_ratio", .kind = COLUMN_NUM },
-    { .name = "disturbed", .title = "disturbed", .kind = COLUMN_INT },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
-    { .name = "error", .title = "error" },
+    COL("decode_experts", "experts per step", .kind = COLUMN_NUM, .digits = 2),
+    COL("step_read_bytes", "weights read per step", .kind = COLUMN_BYTES),
+    KEY("memory_ratio", .kind = COLUMN_NUM),
+    KEY("core_ratio", .kind = COLUMN_NUM),
+    COL("disturbed", "disturbed", .kind = COLUMN_INT),
+    CAUTION_KEYS,
+    COL("error", "error"),
 };
 
-const struct document DOCUMENT_BENCH = {
-    .schema = "qdyno.bench/1",
-    .columns = BENCH_COLUMNS,
-    .n_columns = COUNT_OF(BENCH_COLUMNS),
-    .members = "run machine preset beyond_trained_context labels.*",
-};
+DOCUMENT(BENCH, "qdyno.bench/1", BENCH_COLUMNS,
+         .members = "run machine preset beyond_trained_context labels.*");
 
 struct bench {
-    const struct cli_global *g;
-    const struct cli_args *a;
-    struct machine machine;
-    struct machine_ceilings ceilings;
-    bool ceilings_known, without_text;
-    struct sampler_thread *sampler;
-    struct db *db;
-    struct run_labels labels;
-    struct run run; /* row.id 0 until the first config has loaded */
-    struct table table;
+    struct measured m;
+    bool without_text;
     struct bench_grid grid;
     int repetitions;
     struct trained_context trained;
     struct config *configs;
-    int n_configs, ok;
-    int config_i, workload_i, repetition;
-    char line[2048], model[4096];
-    char workload_text[640];
+    int workload_i, repetition;
+    char model[4096], workload_text[640];
     const char *label;
-    struct progress progress;
-    struct err first; /* the first failure */
-    json_t *server;   /* what a server counted during the last repetition; NULL: nothing */
+    json_t *server; /* what a server counted during the last repetition; NULL: nothing */
 };
 
 static bool bench_on_event(void *ctx, const json_t *event)
 {
     struct bench *b = ctx;
     if (event)
-        progress_show(&b->progress, "%d/%d %s  %s %d/%d  %s %lld/%lld", b->config_i + 1, b->n_configs,
-                      b->line, b->label, b->repetition, b->repetitions, json_get_str(event, "phase", ""),
+        progress_show(&b->m.progress, "%d/%d %s  %s %d/%d  %s %lld/%lld", b->m.at + 1, b->m.n, b->m.line,
+                      b->label, b->repetition, b->repetitions, json_get_str(event, "phase", ""),
                       (long long)json_get_int(event, "done", 0), (long long)json_get_int(event, "of", 0));
-    return !cli_is_interrupted(b->g);
+    return !cli_is_interrupted(b->m.g);
 }
 
 static enum err_code bench_init(struct bench *b, struct err *why)
 {
-    enum err_code rc = bench_grid_init(&b->grid, b->a, why);
-    if (!rc) rc = cli_config_grid(&b->configs, &b->n_configs, b->a, why);
-    if (!rc) rc = cli_applied_config(&b->configs[0], b->g, b->a, why);
-    b->repetitions = (int)args_int(b->a, "-r", 5);
-    for (int i = 0; i < b->n_configs * b->grid.n && !rc; i++)
+    enum err_code rc = bench_grid_init(&b->grid, b->m.a, why);
+    if (!rc) rc = cli_config_grid(&b->configs, &b->m.n, b->m.a, why);
+    b->m.configs = b->configs;
+    if (!rc) rc = cli_applied_config(&b->configs[0], b->m.g, b->m.a, why);
+    b->repetitions = (int)args_int(b->m.a, "-r", 5);
+    for (int i = 0; i < b->m.n * b->grid.n && !rc; i++)
         rc = workload_check(&b->grid.workload[i % b->grid.n], &b->configs[i / b->grid.n], why);
     return rc;
 }
@@ -178,13 +155,13 @@ static struct run_cell bench_cell_spec(struct bench *b, struct arm *arm)
     return (struct run_cell){
         .arm = arm,
         .workload = b->label,
-        .seed = b->g->seed,
+        .seed = b->m.g->seed,
         .event = bench_on_event,
         .ctx = b,
         .contamination = CONTAMINATION_NOTED,
         .control_frequency = NAN,
         .sample_conditions = true,
-        .place = { .arm = b->config_i, .block = -1, .phase = b->run.row.kind, .config = b->line }
+        .place = { .arm = b->m.at, .block = -1, .phase = b->m.run.row.kind, .config = b->m.line }
     };
 }
 
@@ -193,7 +170,7 @@ static enum err_code bench_warm_up(struct bench *b, struct arm *arm, struct tall
 {
     const struct run_cell what = bench_cell_spec(b, arm);
     struct measured_cell c;
-    const enum err_code rc = run_measure_cell(&b->run, &what, &c, why);
+    const enum err_code rc = run_measure_cell(&b->m.run, &what, &c, why);
     if (!rc) bench_add_fill(all, &c);
     cell_done(&c);
     return rc;
@@ -204,16 +181,16 @@ static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_ta
 {
     const struct run_cell what = bench_cell_spec(b, arm);
     struct measured_cell c;
-    enum err_code rc = run_cell(&b->run, &what, &c, why);
+    enum err_code rc = run_cell(&b->m.run, &what, &c, why);
     if (!rc && c.failure.code) {
         *why = c.failure;
         rc = c.failure.code;
     }
-    if (!rc && *c.disturbed) log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, c.disturbed);
+    if (!rc && *c.disturbed) log_write(&b->m.g->log, LOG_INFO, "%s %s: %s", b->m.line, b->label, c.disturbed);
     if (!rc) rc = tally_add(t, &c, why);
     if (!rc) bench_add_fill(&t->all, &c);
     if (!rc && b->repetition == b->repetitions) {
-        bench_note_ranks(&b->table, &b->configs[b->config_i], b->label, c.answer);
+        bench_note_ranks(&b->m.table, &b->configs[b->m.at], b->label, c.answer);
         b->server = json_incref(json_object_get(json_object_get(c.answer, "served"), "server"));
     }
     cell_done(&c);
@@ -224,7 +201,7 @@ static struct run_timing bench_timing(const struct bench *b, const struct worklo
                                       const struct cell_tally *t, const struct arm *arm)
 {
     return (struct run_timing){ .model = b->model,
-                                .config = &b->configs[b->config_i],
+                                .config = &b->configs[b->m.at],
                                 .workload = w,
                                 .tally = t,
                                 .description = arm_description(arm) };
@@ -232,7 +209,7 @@ static struct run_timing bench_timing(const struct bench *b, const struct worklo
 
 static void put_conditions(const struct bench *b, json_t *row)
 {
-    const struct conditions now = run_conditions(&b->run);
+    const struct conditions now = run_conditions(&b->m.run);
     json_put_num(row, "memory_ratio", now.memory_ratio > 0 ? now.memory_ratio : NAN);
     json_put_num(row, "core_ratio", now.core_ratio > 0 ? now.core_ratio : NAN);
 }
@@ -259,7 +236,7 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
         value[METRIC_LIMIT_SHARE_PREFILL] = value[METRIC_PREFILL_RATE] / p->prefill_limit_tok_s;
         value[METRIC_LIMIT_SHARE_DECODE] = value[METRIC_DECODE_RATE] / p->decode_limit_tok_s;
     }
-    table_put_metrics(&b->table, row, value);
+    table_put_metrics(&b->m.table, row, value);
     put_experts(row, all, p);
     json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, tally_rates(all)));
     json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, tally_rates(all)));
@@ -273,22 +250,22 @@ static void put_tally(struct bench *b, json_t *row, struct cell_tally *t, const 
 
 static json_t *bench_new_row(struct bench *b)
 {
-    json_t *row = table_row(&b->table);
-    const struct config *c = &b->configs[b->config_i];
+    json_t *row = table_row(&b->m.table);
+    const struct config *c = &b->configs[b->m.at];
     const bool server = config_is_foreign(c) &&
                         !*config_model_file(c, b->model); /* its own name of a model */
     json_put_str(row, "model", server ? config_text(c, KNOB_MODEL) : cli_base_name(b->model));
-    json_put_str(row, "config", b->line);
+    json_put_str(row, "config", b->m.line);
     json_put_str(row, "workload", b->label);
     const struct workload *w = &b->grid.workload[b->workload_i];
-    json_put_int(row, "sequences", workload_sequences_for(w, &b->configs[b->config_i]));
+    json_put_int(row, "sequences", workload_sequences_for(w, &b->configs[b->m.at]));
     return row;
 }
 
 static void bench_add_failure(struct bench *b, const struct err *why)
 {
     json_put_str(bench_new_row(b), "error", why->message);
-    if (!b->first.code) b->first = *why;
+    if (!b->m.first.code) b->m.first = *why;
 }
 
 /* Huge pages and prefetching as the kernel provided them, which may differ from the request. */
@@ -329,7 +306,7 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
         return;
     }
     if (item->predicted) /* again, with the experts that were really chosen */
-        item->predicted = run_predict(&b->run, &timing, &item->p);
+        item->predicted = run_predict(&b->m.run, &timing, &item->p);
     json_t *row = bench_new_row(b);
     json_put_int(row, "repetitions", item->tally.all.n);
     if (one) put_row_cost(row, &item->tally.all, &one->tally.all, workload_sequences(w));
@@ -340,13 +317,13 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
     bench_put_server(row, b->server);
     json_decref(b->server);
     b->server = NULL;
-    json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
-    json_put_bool(row, "answers_unverified", json_get_bool(about, "answers_unverified", false));
+    cli_put_cautions(row, json_get_bool(about, "random_weights", false),
+                     json_get_bool(about, "answers_unverified", false));
     b->without_text |= !json_get_bool(about, "reads_text", true);
     if (item->why.code) json_put_str(row, "error", item->why.message);
-    b->ok++;
-    if (!item->why.code && run_residuals(&b->run, &timing, &why)) item->why = why;
-    if (item->why.code && !b->first.code) b->first = item->why;
+    b->m.ok++;
+    if (!item->why.code && run_residuals(&b->m.run, &timing, &why)) item->why = why;
+    if (item->why.code && !b->m.first.code) b->m.first = item->why;
 }
 
 /* Make workload i of the group the current one. Returns its item. */
@@ -364,7 +341,7 @@ static void bench_rate(struct bench *b, struct arm *arm, struct bench_item *item
     item->asked = *w;
     if (!w->load.auto_rate) return;
     const struct run_cell what = bench_cell_spec(b, arm);
-    bench_find_rate(w, &b->run, &what, &b->configs[b->config_i], &item->why);
+    bench_find_rate(w, &b->m.run, &what, &b->configs[b->m.at], &item->why);
     b->label = workload_line(w, b->workload_text, sizeof b->workload_text);
 }
 
@@ -374,11 +351,11 @@ static void bench_prepare(struct bench *b, struct arm *arm, struct bench_item *i
     if (item->why.code) return;
     const struct run_timing timing = bench_timing(b, &b->grid.workload[b->workload_i], &item->tally, arm);
     struct err unknown;
-    item->predicted = run_predict(&b->run, &timing, &item->p);
+    item->predicted = run_predict(&b->m.run, &timing, &item->p);
     b->repetition = 0;
-    if (!args_has(b->a, "--no-warmup")) bench_warm_up(b, arm, &item->tally.all, &item->why);
-    if (run_conditions_open(&b->run, &timing, &unknown))
-        log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unknown.message);
+    if (!args_has(b->m.a, "--no-warmup")) bench_warm_up(b, arm, &item->tally.all, &item->why);
+    if (run_conditions_open(&b->m.run, &timing, &unknown))
+        log_write(&b->m.g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unknown.message);
 }
 
 /* Measures the workloads of a group, which begins at b->workload_i, in turns: each repetition runs all of
@@ -393,13 +370,13 @@ static enum err_code bench_group(struct bench *b, struct arm *arm, struct err *w
         item = bench_turn_to(b, items, first, i);
         bench_prepare(b, arm, item);
     }
-    run_conditions_sample(&b->run, arm_pid(arm));
+    run_conditions_sample(&b->m.run, arm_pid(arm));
     bool cancelled = false;
     for (b->repetition = 1; b->repetition <= b->repetitions; b->repetition++)
         for (int i = 0; i < n; i++) {
             item = bench_turn_to(b, items, first, i);
             if (!cancelled && !item->why.code) bench_cell(b, arm, &item->tally, &item->why);
-            cancelled |= item->why.code == ERR_CANCELLED || cli_is_interrupted(b->g);
+            cancelled |= item->why.code == ERR_CANCELLED || cli_is_interrupted(b->m.g);
         }
     for (int i = 0; i < n; i++) {
         item = bench_turn_to(b, items, first, i);
@@ -412,43 +389,19 @@ static enum err_code bench_group(struct bench *b, struct arm *arm, struct err *w
     return cancelled ? err_set(why, ERR_CANCELLED, "interrupted") : ERR_OK;
 }
 
-/* Starts the run, with all configs of the grid as its arms. opened: description of the first loaded config.
- */
-static enum err_code bench_begin_run(struct bench *b, const json_t *opened, struct err *why)
+/* A config was loaded: begins the run with the first one. */
+static enum err_code bench_opened(struct bench *b, struct moment begun, const json_t *about, struct err *why)
 {
-    struct named {
-        char line[2048], *path;
-    } *named = calloc((size_t)b->n_configs, sizeof *named);
-    struct capsule_arm *arm = calloc((size_t)b->n_configs, sizeof *arm);
     struct str work = { 0 }, label = { 0 };
-    char buf[640];
-    enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+    char buf[2048];
     for (int i = 0; i < b->grid.n; i++)
         str_printf(&work, "%s%s", i ? " " : "", workload_line(&b->grid.workload[i], buf, sizeof buf));
-    for (int i = 0; i < b->n_configs && !rc; i++) {
-        config_line(&b->configs[i], named[i].line, sizeof named[i].line);
-        str_printf(&label, "%s%s", i ? " | " : "", named[i].line);
-        rc = cli_config_model(&named[i].path, b->a, &b->configs[i], why);
-        arm[i] = (struct capsule_arm){ .line = named[i].line,
-                                       .model_path = named[i].path,
-                                       .model_name = named[i].path ? cli_base_name(named[i].path) : "",
-                                       .description = i == b->config_i ? opened : NULL };
-    }
-    const struct run_spec spec = { .kind = "bench",
-                                   .workload = str_text(&work),
-                                   .label = str_text(&label),
-                                   .seed = b->g->seed,
-                                   .has_canary = true,
-                                   .machine = &b->machine,
-                                   .ceilings = b->ceilings_known ? &b->ceilings : NULL,
-                                   .sampler = b->sampler,
-                                   .labels = &b->labels,
-                                   .arm = arm,
-                                   .arms = b->n_configs };
-    if (!rc) rc = run_begin(&b->run, b->db, &spec, why);
-    for (int i = 0; named && i < b->n_configs; i++) free(named[i].path);
-    free(named);
-    free(arm);
+    for (int i = 0; i < b->m.n; i++)
+        str_printf(&label, "%s%s", i ? " | " : "", config_line(&b->configs[i], buf, sizeof buf));
+    const struct run_spec what = {
+        .kind = "bench", .workload = str_text(&work), .label = str_text(&label), .has_canary = true
+    };
+    const enum err_code rc = measured_opened(&b->m, &what, begun, about, why);
     str_free(&work);
     str_free(&label);
     return rc;
@@ -458,7 +411,7 @@ static enum err_code bench_begin_run(struct bench *b, const json_t *opened, stru
  * They get their own worker, because its memory depends on this number. */
 static enum err_code bench_arm(struct bench *b, struct err *why)
 {
-    struct config *c = &b->configs[b->config_i];
+    struct config *c = &b->configs[b->m.at];
     struct arm *arm = NULL;
     const struct workload *first = &b->grid.workload[b->workload_i];
     int last = b->workload_i + b->grid.group, sequences = 0;
@@ -474,23 +427,19 @@ static enum err_code bench_arm(struct bench *b, struct err *why)
                              .config = c,
                              .ctx = config_int(c, KNOB_CTX) ? 0 : b->grid.ctx,
                              .sequences = sequences,
-                             .log = &b->g->log };
+                             .log = &b->m.g->log };
     b->label = "load";
     const struct moment begun = moment_now();
     enum err_code rc = arm_open(&arm, &spec, bench_on_event, b, why);
-    const double load_s = (double)(clock_ns() - begun.clock_ns) * 1e-9;
     if (rc == ERR_CANCELLED) return rc;
     if (rc) {
         bench_add_failure(b, why);
         b->workload_i = last;
         return ERR_OK;
     }
+    rc = bench_opened(b, begun, arm_description(arm), why);
     const char *note;
-    for (size_t i = 0; (note = arm_note(arm, i)); i++) cli_note(b->g, "%s", note);
-    if (!b->run.row.id) rc = bench_begin_run(b, arm_description(arm), why);
-    if (!rc)
-        rc = run_arm_opened(&b->run, b->config_i,
-                            &(struct span_load){ begun, load_s, arm_description(arm), "" }, why);
+    for (size_t i = 0; (note = arm_note(arm, i)); i++) cli_note(b->m.g, "%s", note);
     while (b->workload_i < last && !rc) rc = bench_group(b, arm, why);
     arm_close(arm);
     return rc;
@@ -499,14 +448,14 @@ static enum err_code bench_arm(struct bench *b, struct err *why)
 /* Runs one config. Only a database error or Ctrl-C ends the grid; other errors become rows. */
 static enum err_code bench_config(struct bench *b, struct err *why)
 {
-    struct config *c = &b->configs[b->config_i];
+    struct config *c = &b->configs[b->m.at];
     char *path = NULL;
-    config_line(c, b->line, sizeof b->line);
-    enum err_code rc = cli_config_model(&path, b->a, c, why);
+    config_line(c, b->m.line, sizeof b->m.line);
+    enum err_code rc = cli_config_model(&path, b->m.a, c, why);
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
     if (trained_context_add(&b->trained, path, c, b->grid.ctx))
-        cli_note(b->g, TRAINED_CONTEXT_NOTE, (long long)b->trained.tokens, (long long)b->trained.trained);
+        cli_note(b->m.g, TRAINED_CONTEXT_NOTE, (long long)b->trained.tokens, (long long)b->trained.trained);
     free(path);
     for (b->workload_i = 0; b->workload_i < b->grid.n && !rc;) rc = bench_arm(b, why);
     return rc;
@@ -516,13 +465,13 @@ static enum err_code bench_config(struct bench *b, struct err *why)
 static void bench_put_next(struct bench *b)
 {
     char first[CONFIG_LINE], second[CONFIG_LINE], workload[WORKLOAD_LINE];
-    close_with_run(&b->table, b->run.row.id);
-    if (b->n_configs < 2 || !b->grid.n || b->ok < 2) return;
+    close_with_run(&b->m.table, b->m.run.row.id);
+    if (b->m.n < 2 || !b->grid.n || b->m.ok < 2) return;
     config_line(&b->configs[0], first, sizeof first);
     config_line(&b->configs[1], second, sizeof second);
-    str_clear(&b->table.next);
-    cli_note_run(&b->table, b->run.row.id);
-    close_with_ab(&b->table,
+    str_clear(&b->m.table.next);
+    cli_note_run(&b->m.table, b->m.run.row.id);
+    close_with_ab(&b->m.table,
                   &(struct next_ab){ b->model, first, second,
                                      workload_line(&b->grid.workload[0], workload, sizeof workload),
                                      "measures both in turn, which decides which is faster" });
@@ -531,48 +480,38 @@ static void bench_put_next(struct bench *b)
 /* Completes the table and ends the run. */
 static enum err_code bench_finish(struct bench *b, enum err_code rc, struct err *why)
 {
-    progress_clear(&b->progress);
-    if (b->run.row.id) json_put_int(b->table.extra, "run", b->run.row.id);
-    bench_note_rows(&b->table, b->ceilings_known, b->without_text);
-    bench_close_table(&b->table);
-    json_put_str(b->table.extra, "machine", b->machine.id);
-    trained_context_put(b->table.extra, &b->trained);
-    json_put(b->table.extra, "labels", cli_labels_json(&b->labels));
-    rc = cli_run_finish(&b->run, &b->table, b->ok ? "done" : "failed", rc, why);
-    if (b->run.row.id) bench_put_next(b); /* not stored: `show` names the run itself */
+    progress_clear(&b->m.progress);
+    if (b->m.run.row.id) json_put_int(b->m.table.extra, "run", b->m.run.row.id);
+    bench_note_rows(&b->m.table, b->m.ceilings_known, b->without_text);
+    bench_close_table(&b->m.table);
+    json_put_str(b->m.table.extra, "machine", b->m.machine.id);
+    trained_context_put(b->m.table.extra, &b->trained);
+    json_put(b->m.table.extra, "labels", cli_labels_json(&b->m.labels));
+    rc = cli_run_finish(&b->m.run, &b->m.table, b->m.ok ? "done" : "failed", rc, why);
+    if (b->m.run.row.id) bench_put_next(b); /* not stored: `show` names the run itself */
     return rc;
 }
 
 static int bench_print(struct bench *b, enum err_code rc, const struct err *why)
 {
-    const bool some = json_array_size(b->table.rows) > 0;
     const struct summary summary = { .effect = { NAN, NAN, NAN },
                                      .exit_status = rc ? exit_status_of(rc) : EXIT_DONE,
-                                     .run = b->run.row.id };
-    table_summarize(&b->table, &summary);
-    const int printed = some && b->ok ? cli_print(b->g, b->a, &b->table, EXIT_DONE) : EXIT_DONE;
-    if (rc) return cli_fail(b->a, why);
-    if (printed) return printed;
-    return b->ok ? EXIT_DONE : cli_fail(b->a, &b->first);
+                                     .run = b->m.run.row.id };
+    table_summarize(&b->m.table, &summary);
+    return measured_print(&b->m, rc, why);
 }
 
 static struct bench *bench_new(const struct cli_global *g, const struct cli_args *a)
 {
     struct bench *b = calloc(1, sizeof *b);
     if (!b) return NULL;
-    b->g = g;
-    b->a = a;
-    table_init(&b->table, &DOCUMENT_BENCH);
-    progress_init(&b->progress, g);
+    measured_init(&b->m, g, a, &DOCUMENT_BENCH);
     return b;
 }
 
 static void bench_free(struct bench *b)
 {
-    sampler_stop(b->sampler);
-    run_close(&b->run);
-    db_close(b->db);
-    table_done(&b->table);
+    measured_close(&b->m);
     free(b->configs);
     free(b);
 }
@@ -581,12 +520,9 @@ static void bench_free(struct bench *b)
 static enum err_code bench_all(struct bench *b, struct err *why)
 {
     enum err_code rc = bench_init(b, why);
-    if (!rc) rc = cli_machine(b->g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, why);
-    if (!rc) rc = cli_sampler(&b->sampler, b->a, why);
-    if (!rc) rc = cli_labels(&b->labels, b->a, why);
-    if (!rc) rc = db_open(&b->db, b->g->db_path, why);
-    if (!rc) cli_wait_quiet(b->g, b->a, b->sampler);
-    for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = bench_config(b, why);
+    if (!rc) rc = measured_open(&b->m, b->m.a, why);
+    if (!rc) cli_wait_quiet(b->m.g, b->m.a, b->m.sampler);
+    for (b->m.at = 0; b->m.at < b->m.n && !rc; b->m.at++) rc = bench_config(b, why);
     return bench_finish(b, rc, why);
 }
 
@@ -597,7 +533,7 @@ enum err_code bench_measure(json_t **document, const struct cli_global *g, const
     *document = NULL;
     if (!b) return err_set(why, ERR_NOMEM, "out of memory");
     const enum err_code rc = bench_all(b, why);
-    if (!rc) *document = table_document(&b->table);
+    if (!rc) *document = table_document(&b->m.table);
     bench_free(b);
     return rc;
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "engine/parallel/parallel.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_bench_grid.h"
 #include "tui/cli/lib/lib.h"
 

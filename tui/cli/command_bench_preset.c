@@ -10,22 +10,16 @@
 #include "db/db.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/documents.h"
-#include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/measured.h"
 #include "tui/cli/lib/scenarios.h"
 
 enum { HASH_SHOWN = 16, FOUND_MOST = 64 };
 
 struct preset {
-    const struct cli_global *g;
-    const struct cli_args *a;
-    struct db *db;
-    struct machine machine;
+    struct measured m; /* each scenario is a run of its own: this one begins none */
     struct scenarios all;
-    struct table table;
-    int measured, stored, ok;
-    struct err first; /* the first failure of a scenario */
+    int measured, stored;
 };
 
 enum err_code bench_preset_check(const struct cli_args *a, struct err *why)
@@ -33,7 +27,6 @@ enum err_code bench_preset_check(const struct cli_args *a, struct err *why)
     static const char *const WITHOUT[] = { "-p", "-n", "-d",        "-npl",     "--rows",
                                            "-w", "-C", "--profile", "--layers", "--folded" };
     const bool preset = args_has(a, "--preset");
-    if (!preset && args_has(a, "--again")) return err_set(why, ERR_USAGE, "--again needs --preset");
     for (size_t i = 0; i < COUNT_OF(WITHOUT) && preset; i++)
         if (args_has(a, WITHOUT[i]))
             return err_set(why, ERR_USAGE,
@@ -71,11 +64,11 @@ static void hash_scenario(const struct preset *p, const struct scenario *s, int 
                           char hex[HASH_HEX])
 {
     struct str all = { 0 };
-    str_printf(&all, "%s\n%d\n%llu\n%d\n", s->config, repetitions, (unsigned long long)p->g->seed,
-               args_has(p->a, "--no-warmup"));
+    str_printf(&all, "%s\n%d\n%llu\n%d\n", s->config, repetitions, (unsigned long long)p->m.g->seed,
+               args_has(p->m.a, "--no-warmup"));
     for (int i = 0; i < s->workloads; i++) str_printf(&all, "%s\n", s->workload[i]);
-    for (int i = 0; i < p->a->knob_count; i++)
-        str_printf(&all, "%s=%s\n", KNOBS[p->a->knob[i].id].key, p->a->knob[i].value);
+    for (int i = 0; i < p->m.a->knob_count; i++)
+        str_printf(&all, "%s=%s\n", KNOBS[p->m.a->knob[i].id].key, p->m.a->knob[i].value);
     hash_bytes(str_text(&all), strlen(str_text(&all)), hex);
     str_free(&all);
 }
@@ -83,15 +76,15 @@ static void hash_scenario(const struct preset *p, const struct scenario *s, int 
 static enum err_code ask(struct asked *x, const struct preset *p, const struct scenario *s, struct err *why)
 {
     static const char *const PASSED[] = { "-m", "--no-warmup", "--wait-quiet", "--label" };
-    const int repetitions = (int)args_int(p->a, "-r", s->repetitions ? s->repetitions : 5);
+    const int repetitions = (int)args_int(p->m.a, "-r", s->repetitions ? s->repetitions : 5);
     char hex[HASH_HEX];
     enum err_code rc = ERR_OK;
-    *x = (struct asked){ .args = *p->a };
+    *x = (struct asked){ .args = *p->m.a };
     x->args.given_count = 0;
-    for (int i = 0; i < p->a->given_count && !rc; i++)
+    for (int i = 0; i < p->m.a->given_count && !rc; i++)
         for (size_t k = 0; k < COUNT_OF(PASSED) && !rc; k++)
-            if (!strcmp(p->a->given[i].flag->name, PASSED[k]))
-                rc = give(&x->args, PASSED[k], p->a->given[i].value, why);
+            if (!strcmp(p->m.a->given[i].flag->name, PASSED[k]))
+                rc = give(&x->args, PASSED[k], p->m.a->given[i].value, why);
     hash_scenario(p, s, repetitions, hex);
     snprintf(x->repetitions, sizeof x->repetitions, "%d", repetitions);
     snprintf(x->label[0], sizeof x->label[0], "preset=%s", s->preset);
@@ -130,17 +123,17 @@ static enum err_code find_stored(json_t **out, int64_t *run, const struct preset
 {
     struct run_row *rows = NULL, whole = { 0 };
     int n = 0;
-    enum err_code rc = db_run_find_labeled(p->db, NULL, &x->about, FOUND_MOST, &rows, &n, why);
+    enum err_code rc = db_run_find_labeled(p->m.db, NULL, &x->about, FOUND_MOST, &rows, &n, why);
     *run = 0;
     for (int i = 0; i < n; i++) {
         const struct run_row *r = &rows[i];
         if (!*run && !strcmp(r->kind, "bench") && !strcmp(r->state, "done") &&
-            !strcmp(r->machine, p->machine.id) && !strcmp(r->model_sha256, sha256))
+            !strcmp(r->machine, p->m.machine.id) && !strcmp(r->model_sha256, sha256))
             *run = r->id;
         run_row_free(&rows[i]);
     }
     free(rows);
-    if (!rc && *run) rc = db_run_get(p->db, *run, &whole, why);
+    if (!rc && *run) rc = db_run_get(p->m.db, *run, &whole, why);
     if (!rc && whole.outcome_json) rc = json_parse(out, whole.outcome_json, strlen(whole.outcome_json), why);
     run_row_free(&whole);
     return rc;
@@ -154,25 +147,25 @@ static void add_rows(struct preset *p, const struct scenario *s, const json_t *d
     json_t *from;
     json_array_foreach(json_object_get(document, "rows"), i, from)
     {
-        json_t *row = table_row(&p->table);
+        json_t *row = table_row(&p->m.table);
         const char *error = json_get_str(from, "error", NULL);
         json_put_str(row, "scenario", s->name);
         json_put(row, "run", run ? json_integer(run) : json_null());
-        row_put_known(&p->table, row, from);
-        p->ok += !error;
-        if (error && !p->first.code) err_set(&p->first, ERR_USAGE, "%s: %s", s->name, error);
+        row_put_known(&p->m.table, row, from);
+        p->m.ok += !error;
+        if (error && !p->m.first.code) err_set(&p->m.first, ERR_USAGE, "%s: %s", s->name, error);
     }
 }
 
 static void add_refused(struct preset *p, const struct scenario *s, const struct err *why)
 {
-    json_t *row = table_row(&p->table);
+    json_t *row = table_row(&p->m.table);
     json_put_str(row, "scenario", s->name);
     json_put_str(row, "config", s->config);
     json_put_str(row, "error", why->message);
-    if (p->first.code) return;
-    p->first = *why;
-    err_prefix(&p->first, "%s", s->name);
+    if (p->m.first.code) return;
+    p->m.first = *why;
+    err_prefix(&p->m.first, "%s", s->name);
 }
 
 /* Errors of the scenario become rows; Ctrl-C and errors of the database end the preset. */
@@ -188,10 +181,10 @@ static enum err_code run_scenario(struct preset *p, const struct scenario *s, st
     if (!rc && identify(sha256, x, s, &refused)) {
         add_refused(p, s, &refused);
     } else if (!rc) {
-        if (!args_has(p->a, "--again")) rc = find_stored(&document, &run, p, x, sha256, why);
+        if (!args_has(p->m.a, "--again")) rc = find_stored(&document, &run, p, x, sha256, why);
         p->stored += document != NULL;
         if (!rc && !document) {
-            rc = bench_measure(&document, p->g, &x->args, &refused);
+            rc = bench_measure(&document, p->m.g, &x->args, &refused);
             run = json_get_int(json_object_get(document, "extra"), "run", 0);
             p->measured++;
         }
@@ -210,10 +203,10 @@ static enum err_code run_scenario(struct preset *p, const struct scenario *s, st
 
 static int preset_finish(struct preset *p, enum err_code rc, const struct err *why)
 {
-    struct table *t = &p->table;
-    const char *preset = args_text(p->a, "--preset", "");
+    struct table *t = &p->m.table;
+    const char *preset = args_text(p->m.a, "--preset", "");
     json_put_str(t->extra, "preset", preset);
-    json_put_str(t->extra, "machine", p->machine.id);
+    json_put_str(t->extra, "machine", p->m.machine.id);
     table_headline(t, "preset %s: %d of %d scenarios measured now, %d by earlier runs", preset, p->measured,
                    p->all.n, p->stored);
     if (p->stored) table_note(t, "--again measures scenarios again that earlier runs have measured");
@@ -224,10 +217,7 @@ static int preset_finish(struct preset *p, enum err_code rc, const struct err *w
     for (int i = 0; i < t->n_columns; i++)
         if (!strcmp(t->columns[i].name, "scenario") || !strcmp(t->columns[i].name, "run"))
             t->columns[i].title = t->columns[i].name;
-    const int printed = p->ok ? cli_print(p->g, p->a, t, EXIT_DONE) : EXIT_DONE;
-    if (rc) return cli_fail(p->a, why);
-    if (printed) return printed;
-    return p->ok ? EXIT_DONE : cli_fail(p->a, &p->first);
+    return measured_print(&p->m, rc, why);
 }
 
 int bench_preset(const struct cli_global *g, const struct cli_args *a)
@@ -235,20 +225,17 @@ int bench_preset(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct preset *p = calloc(1, sizeof *p);
     if (!p) return cli_fail_memory(a);
-    p->g = g;
-    p->a = a;
-    table_init(&p->table, &DOCUMENT_BENCH);
+    measured_init(&p->m, g, a, &DOCUMENT_BENCH);
     enum err_code rc = scenarios_read(&p->all, args_text(a, "--preset", ""), &why);
-    if (!rc) rc = machine_detect(&p->machine, "", &why);
-    if (!rc) rc = db_open(&p->db, g->db_path, &why);
+    if (!rc) rc = machine_detect(&p->m.machine, "", &why);
+    if (!rc) rc = db_open(&p->m.db, g->db_path, &why);
     const bool begun = !rc;
     for (int i = 0; i < p->all.n && !rc; i++) {
         cli_note(g, "scenario %d of %d: %s", i + 1, p->all.n, p->all.one[i].name);
         rc = run_scenario(p, &p->all.one[i], &why);
     }
     const int status = begun ? preset_finish(p, rc, &why) : cli_fail(a, &why);
-    db_close(p->db);
-    table_done(&p->table);
+    measured_close(&p->m);
     scenarios_free(&p->all);
     free(p);
     return status;

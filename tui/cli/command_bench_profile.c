@@ -8,54 +8,39 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "advisor/stats/stats.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/command_report_all.h"
 #include "tui/cli/documents.h"
-#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/measured.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "phase", .title = "phase" },
-    { .name = "layer", .kind = COLUMN_INT },
-    { .name = "operator", .title = "operator" },
-    { .name = "calls", .title = "calls", .kind = COLUMN_INT },
-    { .name = "seconds", .kind = COLUMN_NUM },
-    { .name = "pass_s", .title = "us/pass", .kind = COLUMN_NUM, .scale = 1e6, .digits = 1 },
-    { .name = "time_ratio", .title = "time %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "pass_bytes", .title = "bytes/pass", .kind = COLUMN_BYTES },
-    { .name = "pass_ops", .title = "Mop/pass", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 3 },
-    { .name = "limit_ratio", .title = "of limit %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "limit", .title = "limit" },
+    COL("phase", "phase"),
+    KEY("layer", .kind = COLUMN_INT),
+    COL("operator", "operator"),
+    COL("calls", "calls", .kind = COLUMN_INT),
+    KEY("seconds", .kind = COLUMN_NUM),
+    COL("pass_s", "us/pass", .kind = COLUMN_NUM, .scale = 1e6, .digits = 1),
+    COL("time_ratio", "time %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("pass_bytes", "bytes/pass", .kind = COLUMN_BYTES),
+    COL("pass_ops", "Mop/pass", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 3),
+    COL("limit_ratio", "of limit %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("limit", "limit"),
 };
 
-const struct document DOCUMENT_PROFILE = {
-    .schema = "qdyno.profile/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
+DOCUMENT(
+    PROFILE, "qdyno.profile/1", COLUMNS,
     .members =
         "run machine model config workload repetitions weights_in_cache labels.* phases.* layers[].phase "
         "layers[].layer layers[].operator layers[].calls layers[].seconds layers[].pass_s "
-        "layers[].time_ratio layers[].pass_bytes layers[].pass_ops layers[].limit_ratio layers[].limit",
-};
+        "layers[].time_ratio layers[].pass_bytes layers[].pass_ops layers[].limit_ratio layers[].limit");
 
 struct profiling {
-    const struct cli_global *g;
-    const struct cli_args *a;
-    struct machine machine;
-    struct machine_ceilings ceilings;
-    bool ceilings_known;
-    struct sampler_thread *sampler;
-    struct db *db;
-    struct run_labels labels;
-    struct run run; /* row.id 0 until the model has loaded */
-    struct table table;
-    struct progress progress;
+    struct measured m;
     struct config *configs; /* one */
     char *model;
-    char line[CONFIG_LINE], label[WORKLOAD_LINE];
+    char label[WORKLOAD_LINE];
     struct workload workload;
     int repetitions, repetition;
     struct run_profile profile;
@@ -68,10 +53,8 @@ struct profiling {
 
 enum err_code bench_profile_check(const struct cli_args *a, struct err *why)
 {
-    static const char *const ONLY[] = { "--layers", "--folded" }, *const WITHOUT[] = { "--rows", "-npl" };
+    static const char *const WITHOUT[] = { "--rows", "-npl" };
     const bool profile = args_has(a, "--profile");
-    for (size_t i = 0; i < COUNT_OF(ONLY) && !profile; i++)
-        if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s needs --profile", ONLY[i]);
     for (size_t i = 0; i < COUNT_OF(WITHOUT) && profile; i++)
         if (args_has(a, WITHOUT[i]))
             return err_set(why, ERR_USAGE,
@@ -95,19 +78,19 @@ static enum err_code single(int *out, const struct cli_args *a, const char *flag
 static enum err_code read_workload(struct profiling *k, struct err *why)
 {
     const char *names[ARGS_GIVEN];
-    const int n = args_all(k->a, "-w", names, ARGS_GIVEN);
+    const int n = args_all(k->m.a, "-w", names, ARGS_GIVEN);
     struct workload *w = &k->workload;
     enum err_code rc = ERR_OK;
     if (n > 1) return err_set(why, ERR_USAGE, "--profile is of one workload: expected one -w, not %d", n);
-    if (n && (args_has(k->a, "-p") || args_has(k->a, "-n") || args_has(k->a, "-d")))
+    if (n && (args_has(k->m.a, "-p") || args_has(k->m.a, "-n") || args_has(k->m.a, "-d")))
         return err_set(why, ERR_USAGE, "-w names the whole workload: leave -p, -n and -d out");
     if (n) {
         rc = workload_parse(w, names[0], why);
     } else {
         *w = (struct workload){ .sequences = 1 };
-        rc = single(&w->prompt, k->a, "-p", "512", why);
-        if (!rc) rc = single(&w->gen, k->a, "-n", "128", why);
-        if (!rc) rc = single(&w->depth, k->a, "-d", "0", why);
+        rc = single(&w->prompt, k->m.a, "-p", "512", why);
+        if (!rc) rc = single(&w->gen, k->m.a, "-n", "128", why);
+        if (!rc) rc = single(&w->depth, k->m.a, "-d", "0", why);
     }
     if (!rc && ((!w->prompt && !w->gen) || workload_is_load(w)))
         rc = err_set(why, ERR_USAGE,
@@ -117,12 +100,12 @@ static enum err_code read_workload(struct profiling *k, struct err *why)
 
 static enum err_code read_config(struct profiling *k, struct err *why)
 {
-    int n = 0;
-    enum err_code rc = cli_config_grid(&k->configs, &n, k->a, why);
-    if (!rc && n > 1)
+    enum err_code rc = cli_config_grid(&k->configs, &k->m.n, k->m.a, why);
+    k->m.configs = k->configs;
+    if (!rc && k->m.n > 1)
         rc = err_set(why, ERR_USAGE,
                      "--profile is of one config: expected one -C and one value for each key");
-    if (!rc) rc = cli_applied_config(k->configs, k->g, k->a, why);
+    if (!rc) rc = cli_applied_config(k->configs, k->m.g, k->m.a, why);
     if (rc) return rc;
     const struct config *c = k->configs;
     const struct parallel mode = config_parallel(c);
@@ -140,27 +123,24 @@ static enum err_code read_config(struct profiling *k, struct err *why)
         return err_set(why, ERR_USAGE,
                        "parallel=%s: operators are timed in one process: expected parallel=off",
                        config_text(c, KNOB_PARALLEL));
-    config_line(c, k->line, sizeof k->line);
+    config_line(c, k->m.line, sizeof k->m.line);
     workload_line(&k->workload, k->label, sizeof k->label);
     rc = workload_check(&k->workload, c, why);
-    return rc ? rc : cli_config_model(&k->model, k->a, c, why);
+    return rc ? rc : cli_config_model(&k->model, k->m.a, c, why);
 }
 
 static enum err_code profiling_init(struct profiling *k, struct err *why)
 {
     enum err_code rc = read_workload(k, why);
     if (!rc) rc = read_config(k, why);
-    k->repetitions = (int)args_int(k->a, "-r", 5);
+    k->repetitions = (int)args_int(k->m.a, "-r", 5);
     k->step_s = calloc((size_t)k->workload.gen + 1, sizeof *k->step_s);
     if (!rc && !k->step_s) rc = err_set(why, ERR_NOMEM, "out of memory");
     for (int i = 0; i < PHASE_COUNT && !rc; i++) {
         k->log_ratio[i] = calloc((size_t)k->repetitions, sizeof *k->log_ratio[i]);
         if (!k->log_ratio[i]) rc = err_set(why, ERR_NOMEM, "out of memory");
     }
-    if (!rc) rc = cli_machine(k->g, PROBE_CACHED, &k->machine, &k->ceilings, &k->ceilings_known, why);
-    if (!rc) rc = cli_sampler(&k->sampler, k->a, why);
-    if (!rc) rc = cli_labels(&k->labels, k->a, why);
-    return rc ? rc : db_open(&k->db, k->g->db_path, why);
+    return rc ? rc : measured_open(&k->m, k->m.a, why);
 }
 
 /* ---------------------------------------------------------------- the run */
@@ -169,21 +149,21 @@ static bool on_event(void *ctx, const json_t *event)
 {
     struct profiling *k = ctx;
     if (event)
-        progress_show(&k->progress, "%s  %s %d/%d  %s", k->line, k->label, k->repetition + 1, k->repetitions,
-                      json_get_str(event, "phase", ""));
-    return !cli_is_interrupted(k->g);
+        progress_show(&k->m.progress, "%s  %s %d/%d  %s", k->m.line, k->label, k->repetition + 1,
+                      k->repetitions, json_get_str(event, "phase", ""));
+    return !cli_is_interrupted(k->m.g);
 }
 
 static struct run_cell cell_spec(struct profiling *k, struct arm *arm)
 {
     return (struct run_cell){ .arm = arm,
                               .workload = k->label,
-                              .seed = k->g->seed,
+                              .seed = k->m.g->seed,
                               .event = on_event,
                               .ctx = k,
                               .contamination = CONTAMINATION_NOTED,
                               .control_frequency = NAN,
-                              .place = { .block = -1, .phase = "bench", .config = k->line } };
+                              .place = { .block = -1, .phase = "bench", .config = k->m.line } };
 }
 
 /* The typical decode step: others that use the processors slow down single steps. */
@@ -199,7 +179,7 @@ static enum err_code run_plain(struct profiling *k, struct arm *arm, double seco
 {
     const struct run_cell what = cell_spec(k, arm);
     struct measured_cell c;
-    enum err_code rc = run_cell(&k->run, &what, &c, why);
+    enum err_code rc = run_cell(&k->m.run, &what, &c, why);
     if (!rc && c.failure.code) {
         *why = c.failure;
         rc = c.failure.code;
@@ -217,7 +197,7 @@ static enum err_code run_profiled(struct profiling *k, struct arm *arm, double s
                                   struct err *why)
 {
     json_t *answer;
-    enum err_code rc = arm_profile(arm, k->label, k->g->seed, &answer, on_event, k, why);
+    enum err_code rc = arm_profile(arm, k->label, k->m.g->seed, &answer, on_event, k, why);
     if (!rc) rc = run_profile_add(&k->profile, answer, why);
     const json_t *itl = json_object_get(answer, "itl_s");
     const int n = MIN((int)json_array_size(itl), k->workload.gen);
@@ -239,38 +219,15 @@ static enum err_code run_pair(struct profiling *k, struct arm *arm, struct err *
     return rc;
 }
 
-static enum err_code begin_run(struct profiling *k, struct arm *arm, struct moment begun, struct err *why)
-{
-    const double load_s = (double)(clock_ns() - begun.clock_ns) * 1e-9;
-    const struct capsule_arm about = { .line = k->line,
-                                       .model_path = k->model,
-                                       .model_name = cli_base_name(k->model),
-                                       .description = arm_description(arm) };
-    const struct run_spec spec = { .kind = "profile",
-                                   .workload = k->label,
-                                   .label = k->line,
-                                   .seed = k->g->seed,
-                                   .has_canary = true,
-                                   .machine = &k->machine,
-                                   .ceilings = k->ceilings_known ? &k->ceilings : NULL,
-                                   .sampler = k->sampler,
-                                   .labels = &k->labels,
-                                   .arm = &about,
-                                   .arms = 1 };
-    const enum err_code rc = run_begin(&k->run, k->db, &spec, why);
-    const struct span_load load = { begun, load_s, arm_description(arm), "" };
-    return rc ? rc : run_arm_opened(&k->run, 0, &load, why);
-}
-
 /* Computes the limits of all operators, if the machine's are known. */
 static void add_limits(struct profiling *k, const struct arm *arm)
 {
     struct prediction p;
     const struct cell_tally none = { 0 };
     const struct run_timing timing = { k->model, k->configs, &k->workload, &none, arm_description(arm) };
-    if (!run_predict(&k->run, &timing, &p)) return;
+    if (!run_predict(&k->m.run, &timing, &p)) return;
     k->in_cache = p.in_cache;
-    run_profile_limit(&k->profile, k->configs, &k->machine, &k->ceilings, p.in_cache);
+    run_profile_limit(&k->profile, k->configs, &k->m.machine, &k->m.ceilings, p.in_cache);
 }
 
 static enum err_code profiling_run(struct profiling *k, struct err *why)
@@ -280,14 +237,17 @@ static enum err_code profiling_run(struct profiling *k, struct err *why)
                                    .config = k->configs,
                                    .ctx = config_int(k->configs, KNOB_CTX) ? 0 : workload_ctx(&k->workload),
                                    .sequences = workload_sequences(&k->workload),
-                                   .log = &k->g->log };
+                                   .log = &k->m.g->log };
     const struct moment begun = moment_now();
     enum err_code rc = arm_open(&arm, &spec, on_event, k, why);
-    if (!rc) rc = begin_run(k, arm, begun, why);
-    if (!rc && !args_has(k->a, "--no-warmup")) {
-        const struct run_cell what = cell_spec(k, arm);
+    const struct run_spec what = {
+        .kind = "profile", .workload = k->label, .label = k->m.line, .has_canary = true
+    };
+    if (!rc) rc = measured_opened(&k->m, &what, begun, arm_description(arm), why);
+    if (!rc && !args_has(k->m.a, "--no-warmup")) {
+        const struct run_cell cell = cell_spec(k, arm);
         struct measured_cell c;
-        rc = run_measure_cell(&k->run, &what, &c, why);
+        rc = run_measure_cell(&k->m.run, &cell, &c, why);
         cell_done(&c);
     }
     for (k->repetition = 0; k->repetition < k->repetitions && !rc; k->repetition++)
@@ -355,21 +315,21 @@ static void put_overhead(struct profiling *k, int phase, json_t *to)
     static const char *const NAMES[PHASE_COUNT] = { "prefill", "a decode step" };
     char within[64] = "";
     if (isfinite(error)) snprintf(within, sizeof within, " (standard error %.2f %%)", 100 * error);
-    table_note(&k->table, "overhead: %s took %+.2f %%%s longer with a profile than without", NAMES[phase],
+    table_note(&k->m.table, "overhead: %s took %+.2f %%%s longer with a profile than without", NAMES[phase],
                100 * overhead, within);
 }
 
 static void put_extra(struct profiling *k, json_t *layers)
 {
-    json_t *to = k->table.extra, *phases = json_object();
-    if (k->run.row.id) json_put_int(to, "run", k->run.row.id);
-    json_put_str(to, "machine", k->machine.id);
+    json_t *to = k->m.table.extra, *phases = json_object();
+    if (k->m.run.row.id) json_put_int(to, "run", k->m.run.row.id);
+    json_put_str(to, "machine", k->m.machine.id);
     json_put_str(to, "model", cli_base_name(k->model));
-    json_put_str(to, "config", k->line);
+    json_put_str(to, "config", k->m.line);
     json_put_str(to, "workload", k->label);
     json_put_int(to, "repetitions", k->repetitions);
     json_put_bool(to, "weights_in_cache", k->in_cache);
-    json_put(to, "labels", cli_labels_json(&k->labels));
+    json_put(to, "labels", cli_labels_json(&k->m.labels));
     for (int i = 0; i < PHASE_COUNT; i++) {
         const struct phase_profile *p = &k->profile.phase[i];
         json_t *o = json_object();
@@ -384,22 +344,23 @@ static void put_extra(struct profiling *k, json_t *layers)
     }
     json_put(to, "phases", phases);
     json_put(to, "layers", layers);
-    if (!k->ceilings_known)
-        table_note(&k->table, "for shares of the machine's limits run `qdyno detect --probe` once");
+    if (!k->m.ceilings_known)
+        table_note(&k->m.table, "for shares of the machine's limits run `qdyno detect --probe` once");
     if (k->in_cache)
-        table_note(&k->table, "the weights fit in the caches, so that only arithmetic limits the operators");
-    if (k->run.row.id)
-        table_note(&k->table, "run %lld; flame graph: qdyno report %lld --out profile.html",
-                   (long long)k->run.row.id, (long long)k->run.row.id);
+        table_note(&k->m.table,
+                   "the weights fit in the caches, so that only arithmetic limits the operators");
+    if (k->m.run.row.id)
+        table_note(&k->m.table, "run %lld; flame graph: qdyno report %lld --out profile.html",
+                   (long long)k->m.run.row.id, (long long)k->m.run.row.id);
 }
 
 static void fill_table(struct profiling *k)
 {
     json_t *layers = json_array();
     for (int i = 0; i < PHASE_COUNT; i++)
-        if (k->profile.phase[i].passes) put_phase(k, i, k->table.rows, layers);
-    table_headline(&k->table, "%s, config %s, %s: %d profiled run%s in turns with %d other%s",
-                   cli_base_name(k->model), k->line, k->label, k->repetitions, str_plural(k->repetitions),
+        if (k->profile.phase[i].passes) put_phase(k, i, k->m.table.rows, layers);
+    table_headline(&k->m.table, "%s, config %s, %s: %d profiled run%s in turns with %d other%s",
+                   cli_base_name(k->model), k->m.line, k->label, k->repetitions, str_plural(k->repetitions),
                    k->repetitions, str_plural(k->repetitions));
     put_extra(k, layers);
 }
@@ -415,7 +376,7 @@ static void show_layers(struct table *t)
 
 static enum err_code write_folded(const struct profiling *k, struct err *why)
 {
-    const char *path = args_text(k->a, "--folded", NULL);
+    const char *path = args_text(k->m.a, "--folded", NULL);
     struct str text = { 0 };
     if (!path) return ERR_OK;
     run_profile_fold(&k->profile, &text);
@@ -427,13 +388,13 @@ static enum err_code write_folded(const struct profiling *k, struct err *why)
 
 static int profiling_finish(struct profiling *k, enum err_code rc, struct err *why)
 {
-    progress_clear(&k->progress);
+    progress_clear(&k->m.progress);
     if (!rc) fill_table(k);
-    rc = cli_run_finish(&k->run, &k->table, "done", rc, why);
+    rc = cli_run_finish(&k->m.run, &k->m.table, "done", rc, why);
     if (!rc) rc = write_folded(k, why);
-    if (rc) return cli_fail(k->a, why);
-    if (args_has(k->a, "--layers")) show_layers(&k->table);
-    return cli_print(k->g, k->a, &k->table, EXIT_DONE);
+    if (rc) return cli_fail(k->m.a, why);
+    if (args_has(k->m.a, "--layers")) show_layers(&k->m.table);
+    return cli_print(k->m.g, k->m.a, &k->m.table, EXIT_DONE);
 }
 
 int bench_profile(const struct cli_global *g, const struct cli_args *a)
@@ -441,18 +402,12 @@ int bench_profile(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct profiling *k = calloc(1, sizeof *k);
     if (!k) return cli_fail_memory(a);
-    k->g = g;
-    k->a = a;
-    table_init(&k->table, &DOCUMENT_PROFILE);
-    progress_init(&k->progress, g);
+    measured_init(&k->m, g, a, &DOCUMENT_PROFILE);
     enum err_code rc = profiling_init(k, &why);
-    if (!rc) cli_wait_quiet(g, a, k->sampler);
+    if (!rc) cli_wait_quiet(g, a, k->m.sampler);
     if (!rc) rc = profiling_run(k, &why);
     const int status = profiling_finish(k, rc, &why);
-    sampler_stop(k->sampler);
-    run_close(&k->run);
-    db_close(k->db);
-    table_done(&k->table);
+    measured_close(&k->m);
     run_profile_free(&k->profile);
     for (int i = 0; i < PHASE_COUNT; i++) free(k->log_ratio[i]);
     free(k->step_s);

@@ -5,7 +5,6 @@
 
 #include "engine/serve/serve.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_CACHE[] = {
@@ -17,21 +16,16 @@ const struct cli_flag FLAGS_CACHE[] = {
 };
 
 static const struct column COLUMNS[] = {
-    { .name = "blocks", .title = "blocks", .kind = COLUMN_INT },
-    { .name = "evict", .title = "evict" },
-    { .name = "found_ratio", .title = "found %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "of_best_ratio", .title = "of the best %", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "found_blocks", .kind = COLUMN_INT },
-    { .name = "evicted_blocks", .title = "evicted", .kind = COLUMN_INT },
-    { .name = "no_room_blocks", .kind = COLUMN_INT },
+    COL("blocks", "blocks", .kind = COLUMN_INT),
+    COL("evict", "evict"),
+    COL("found_ratio", "found %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("of_best_ratio", "of the best %", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    KEY("found_blocks", .kind = COLUMN_INT),
+    COL("evicted_blocks", "evicted", .kind = COLUMN_INT),
+    KEY("no_room_blocks", .kind = COLUMN_INT),
 };
 
-const struct document DOCUMENT_CACHE = {
-    .schema = "qdyno.cache/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "requests prompt_blocks distinct_blocks found_at_most_ratio",
-};
+DOCUMENT(CACHE, "qdyno.cache/1", COLUMNS, .members = "requests prompt_blocks distinct_blocks found_at_most_ratio");
 /* clang-format on */
 
 /* Requests of a trace have no priorities: that policy would be lru. */

@@ -12,7 +12,6 @@
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* The exact values of enum precision, in its order. With less precision the statistics would reflect
  * rounding. */
@@ -48,48 +47,38 @@ const struct cli_flag FLAGS_CALIBRATE[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "imatrix", .title = "importance matrix" },
-    { .name = "model", .title = "model" },
-    { .name = "model_sha256", .title = "SHA-256 of the model" },
-    { .name = "text", .title = "text" },
-    { .name = "bundled_text", .title = "bundled text", .kind = COLUMN_BOOL },
-    { .name = "ctx", .title = "tokens of a sequence", .kind = COLUMN_INT },
-    { .name = "sequences", .title = "sequences", .kind = COLUMN_INT },
-    { .name = "matrices", .title = "matrices", .kind = COLUMN_INT },
-    { .name = "inputs", .title = "distinct inputs", .kind = COLUMN_INT },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "tok_s", .title = "tokens/s", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("path", "file"),
+    COL("file_bytes", "bytes", .kind = COLUMN_BYTES),
+    COL("imatrix", "importance matrix"),
+    COL("model", "model"),
+    COL("model_sha256", "SHA-256 of the model"),
+    COL("text", "text"),
+    COL("bundled_text", "bundled text", .kind = COLUMN_BOOL),
+    COL("ctx", "tokens of a sequence", .kind = COLUMN_INT),
+    COL("sequences", "sequences", .kind = COLUMN_INT),
+    COL("matrices", "matrices", .kind = COLUMN_INT),
+    COL("inputs", "distinct inputs", .kind = COLUMN_INT),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 1),
+    COL("tok_s", "tokens/s", .kind = COLUMN_NUM, .digits = 1),
+    CAUTION_KEYS,
 };
 
-const struct document DOCUMENT_CALIBRATE = {
-    .schema = "qdyno.calibrate/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(CALIBRATE, "qdyno.calibrate/1", COLUMNS, .record = true);
 
 static const struct column SHOW_COLUMNS[] = {
-    { .name = "input", .title = "input of" },
-    { .name = "matrices", .title = "matrices", .kind = COLUMN_INT },
-    { .name = "cols", .title = "columns", .kind = COLUMN_INT },
-    { .name = "count", .title = "tokens", .kind = COLUMN_INT },
-    { .name = "rms", .title = "RMS", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "rms_ratio_max", .title = "largest column, x RMS", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "mean_abs", .title = "mean magnitude", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "min", .title = "min", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "max", .title = "max", .kind = COLUMN_NUM, .digits = 3 },
+    COL("input", "input of"),
+    COL("matrices", "matrices", .kind = COLUMN_INT),
+    COL("cols", "columns", .kind = COLUMN_INT),
+    COL("count", "tokens", .kind = COLUMN_INT),
+    COL("rms", "RMS", .kind = COLUMN_NUM, .digits = 4),
+    COL("rms_ratio_max", "largest column, x RMS", .kind = COLUMN_NUM, .digits = 1),
+    COL("mean_abs", "mean magnitude", .kind = COLUMN_NUM, .digits = 4),
+    COL("min", "min", .kind = COLUMN_NUM, .digits = 3),
+    COL("max", "max", .kind = COLUMN_NUM, .digits = 3),
 };
 
-const struct document DOCUMENT_CALIBRATION = {
-    .schema = "qdyno.calibration/1",
-    .columns = SHOW_COLUMNS,
-    .n_columns = COUNT_OF(SHOW_COLUMNS),
-    .members = "model model_sha256 text bundled_text ctx sequences matrices inputs path imatrix",
-};
+DOCUMENT(CALIBRATION, "qdyno.calibration/1", SHOW_COLUMNS,
+         .members = "model model_sha256 text bundled_text ctx sequences matrices inputs path imatrix");
 
 static void put_about(json_t *to, const struct calibration *c)
 {
@@ -152,8 +141,7 @@ static enum err_code calibration_show(const struct cli_global *g, const struct c
     table_note(&t, "%s%s%s", calibration_name(c), about.model_name[0] ? ", by " : "", about.model_name);
     if (about.imatrix)
         table_note(&t, "an importance matrix of another program: it contains only mean squares");
-    *status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    *status = cli_finish(g, a, &t, EXIT_DONE);
     calibration_close(c);
     return ERR_OK;
 }
@@ -170,9 +158,7 @@ static bool calibrate_on_progress(void *ctx, double done)
 {
     struct calibrating *w = ctx;
     const double seconds = (double)(clock_ns() - w->start) * 1e-9;
-    progress_report(&w->progress,
-                    &(struct progress_figures){
-                        .done = done, .rate = NAN, .left_s = done > 0 ? seconds * (1 - done) / done : NAN },
+    progress_report(&w->progress, PROGRESS_AT(done, done > 0 ? seconds * (1 - done) / done : NAN),
                     "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
     return !cli_is_interrupted(w->g);
 }
@@ -185,17 +171,14 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
     struct table t;
     struct stat st;
     calibration_describe(c, &about);
-    table_init(&t, &DOCUMENT_CALIBRATE);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_CALIBRATE);
     json_put_str(row, "path", out);
     if (out && !stat(out, &st)) json_put_int(row, "file_bytes", st.st_size);
     json_put_str(row, "imatrix", args_text(a, "--imatrix", NULL));
     put_about(row, c);
     json_put_num(row, "seconds", seconds);
     json_put_num(row, "tok_s", (double)(about.sequences * about.tokens) / seconds);
-    json_put_bool(row, "random_weights", shape->random_weights);
-    json_put_bool(row, "answers_unverified", shape->unknown > 0);
+    cli_put_cautions(row, shape->random_weights, shape->unknown > 0);
     if (about.bundled_text)
         table_note(
             &t,
@@ -206,9 +189,7 @@ static int calibration_report(const struct cli_global *g, const struct cli_args 
             "sequences have only %d tokens: the text is too short, or the model was trained on no longer ones",
             about.tokens);
     cli_note_cautions(&t, shape->random_weights, shape->unknown > 0);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 static enum err_code calibration_make(const struct cli_global *g, const struct cli_args *a, int *status,

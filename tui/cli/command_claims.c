@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "tui/cli/command_claims_methods.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
@@ -38,16 +36,12 @@ static const struct column COLUMNS[] = {
     { .name = "reason", .title = "reason" },
 };
 
-const struct document DOCUMENT_CLAIMS = {
-    .schema = "qdyno.claims/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "run model workload reference labels.* random_weights methods[].config "
-               "methods[].claimed_memory_from methods[].claimed_memory_to methods[].memory_ratio "
-               "methods[].claimed_speed_from methods[].claimed_speed_to methods[].speed_ratio "
-               "methods[].speed_lower_ratio methods[].speed_upper_ratio methods[].claimed_accuracy "
-               "methods[].kld_mean",
-};
+DOCUMENT(CLAIMS, "qdyno.claims/1", COLUMNS,
+         .members = "run model workload reference labels.* random_weights methods[].config "
+                    "methods[].claimed_memory_from methods[].claimed_memory_to methods[].memory_ratio "
+                    "methods[].claimed_speed_from methods[].claimed_speed_to methods[].speed_ratio "
+                    "methods[].speed_lower_ratio methods[].speed_upper_ratio methods[].claimed_accuracy "
+                    "methods[].kld_mean");
 
 static enum err_code spec_read(struct experiment_spec *s, const struct cli_global *g,
                                const struct cli_args *a, struct err *why)
@@ -140,9 +134,7 @@ static int claims_print(const struct cli_global *g, const struct cli_args *a,
     claims_put_methods(&t, g, s);
     if (s->phase == PHASE_FAILED) table_note(&t, "failed: %s", s->error);
     cli_note_run(&t, s->run_id);
-    const int printed = cli_print(g, a, &t, status);
-    table_done(&t);
-    return printed;
+    return cli_finish(g, a, &t, status);
 }
 
 int command_claims(const struct cli_global *g, const struct cli_args *a)

@@ -3,7 +3,6 @@
 #ifndef QDYNO_CLI_CLAIMS_METHODS_H
 #define QDYNO_CLI_CLAIMS_METHODS_H
 
-#include "advisor/experiment/experiment.h"
 #include "tui/cli/lib/lib.h"
 
 /* Adds the member "methods" and the same as lines under the table. The experiment's own arms have its

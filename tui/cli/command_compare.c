@@ -5,14 +5,9 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_compare_configs.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */
@@ -54,12 +49,8 @@ static const struct column COLUMNS[] = {
     { .name = "reason", .title = "reason" },
 };
 
-const struct document DOCUMENT_COMPARE = {
-    .schema = "qdyno.compare/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "run_before run_after margin verdict load changes[].*",
-};
+DOCUMENT(COMPARE, "qdyno.compare/1", COLUMNS,
+         .members = "run_before run_after margin verdict load changes[].*");
 
 static void put_interval(json_t *row, const char *const names[3], struct interval i)
 {

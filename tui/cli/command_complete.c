@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "engine/chat/chat.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
 #include "tui/forms/forms.h"
 
@@ -54,13 +51,12 @@ static void offer_flags(const struct completion *c, const struct cli_flag *flags
 
 static void offer_knob_flags(const struct completion *c)
 {
-    for (int k = 0; k < KNOB_COUNT; k++) {
-        char flag[64];
-        if (k == KNOB_MODEL) continue;
-        snprintf(flag, sizeof flag, "--%s", KNOBS[k].key);
-        if (KNOBS[k].flag) offer(c, "", KNOBS[k].flag, KNOBS[k].help);
-        offer(c, "", flag, KNOBS[k].help);
-    }
+    char buf[KNOB_SPELLING];
+    for (int k = 0; k < KNOB_COUNT; k++)
+        for (int s = 0; s < KNOB_SPELLINGS; s++) {
+            const char *word = knob_spelling(c->command, (enum knob_id)k, s, buf);
+            if (word) offer(c, "", word, KNOBS[k].help);
+        }
 }
 
 static void offer_recipes(const struct completion *c, const char *head)
@@ -162,25 +158,17 @@ static bool offer_kind(const struct completion *c, const char *placeholder)
     return false;
 }
 
-static const struct cli_flag *flag_named(const struct cli_flag *flags, const char *name)
-{
-    for (; flags && flags->name; flags++)
-        if (!strcmp(flags->name, name) || (flags->alias && !strcmp(flags->alias, name))) return flags;
-    return NULL;
-}
-
 /* The value of the flag before the word. False: it is no flag with a separate value. */
 static bool offer_value(const struct completion *c)
 {
-    const struct cli_flag *f = flag_named(GLOBAL_FLAGS, c->prev);
-    if (!f && c->command) f = flag_named(c->command->flags, c->prev);
-    if (!f && c->command && c->command->knob_flags != KNOB_FLAGS_NONE)
-        for (int k = 0; k < KNOB_COUNT; k++)
-            if ((KNOBS[k].flag && !strcmp(KNOBS[k].flag, c->prev)) ||
-                (str_starts(c->prev, "--") && !strcmp(KNOBS[k].key, c->prev + 2))) {
-                offer_knob_values(c, "", k);
-                return true;
-            }
+    const size_t n = strlen(c->prev);
+    const struct cli_flag *f = c->command ? flag_find(c->command->flags, c->prev, n) : NULL;
+    const int knob = c->command && !f ? knob_of_flag(c->command, c->prev, n) : -1;
+    if (knob >= 0) {
+        offer_knob_values(c, "", knob);
+        return true;
+    }
+    if (!f) f = flag_find(GLOBAL_FLAGS, c->prev, n);
     if (!f || !f->value || f->optional) return false;
     if (f->kind == FLAG_CHOICE)
         for (size_t i = 0; f->choices[i]; i++) offer(c, "", f->choices[i], f->help);
@@ -211,7 +199,7 @@ static void complete(const struct completion *c)
     if (offer_value(c)) return;
     if (*c->word == '-') {
         if (c->command) offer_flags(c, c->command->flags);
-        if (c->command && c->command->knob_flags != KNOB_FLAGS_NONE) offer_knob_flags(c);
+        if (c->command) offer_knob_flags(c);
         offer_flags(c, GLOBAL_FLAGS);
     } else if (!c->command) {
         offer_commands(c);

@@ -4,17 +4,11 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "db/db.h"
 #include "engine/parallel/parallel.h"
 #include "kernels/kernels.h"
-#include "telemetry/gpu/gpu.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/devices.h"
 #include "tui/cli/lib/other_machine.h"
 
@@ -30,79 +24,56 @@ const struct cli_flag FLAGS_DETECT[] = {
               "and store them" },
     { .name = "--ranks", .value = "N", .kind = FLAG_INT, .min = 2, .max = RANKS_MAX,
       .help = "start N processes and measure how long exchanges between them take (seconds; docs/ranks.md)" },
-    { .name = "--hosts", .value = "FILE",
+    { .name = "--hosts", .needs = "--ranks", .value = "FILE",
       .help = "with --ranks: machines on which mpirun starts them, one a line, this one first" },
     { .name = "--record", .value = "DIR",
       .help = "record this machine in the new folder DIR, for --machine; names, serial numbers and UUIDs "
               "are masked" },
-    { .name = "--private", .help = "with --record: mask nothing" },
+    { .name = "--private", .needs = "--record", .help = "with --record: mask nothing" },
     { .name = "--machine", .value = "DIR|FILE",
       .help = "show the machine recorded in DIR, or described by a document of `qdyno detect -o json`" },
     { .name = NULL },
 };
 /* clang-format on */
 
+#define MACHINE(member) MEMBER(struct machine, member)
 static const struct column COLUMNS[] = {
-    { .name = "id", .title = "machine" },
-    { .name = "host", .title = "host" },
-    { .name = "cpu", .title = "processor" },
-    { .name = "sockets", .title = "sockets", .kind = COLUMN_INT },
-    { .name = "cores", .title = "cores", .kind = COLUMN_INT },
-    { .name = "processors", .title = "processors", .kind = COLUMN_INT },
-    { .name = "numa_nodes", .title = "NUMA nodes", .kind = COLUMN_INT },
-    { .name = "isa", .title = "instruction sets" },
-    { .name = "isa_usable", .title = "usable (QDYNO_ISA)" },
-    { .name = "l1d_bytes", .title = "L1 data cache per core", .kind = COLUMN_BYTES },
-    { .name = "l2_bytes", .title = "L2 cache per core", .kind = COLUMN_BYTES },
-    { .name = "l3_bytes", .title = "L3 cache", .kind = COLUMN_BYTES },
-    { .name = "memory_bytes", .title = "memory", .kind = COLUMN_BYTES },
-    { .name = "memory_available_bytes", .title = "memory available", .kind = COLUMN_BYTES },
-    { .name = "cgroup_memory_bytes", .title = "memory limit (cgroup)", .kind = COLUMN_BYTES },
-    { .name = "cgroup_cpus", .title = "processor limit (cgroup)", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "usable_processors", .title = "processors that qdyno may use", .kind = COLUMN_INT },
-    { .name = "usable_cores", .title = "cores that qdyno may use", .kind = COLUMN_INT },
-    { .name = "usable_threads", .title = "threads by default", .kind = COLUMN_INT },
-    { .name = "gpus", .title = "GPUs", .kind = COLUMN_INT },
-    { .name = "gpu_names", .title = "GPU" },
-    { .name = "opencl_devices", .title = "OpenCL devices", .kind = COLUMN_INT },
-    { .name = "os", .title = "system" },
-    { .name = "kernel", .title = "kernel" },
-    { .name = "governor", .title = "frequency governor" },
-    { .name = "hypervisor", .title = "hypervisor" },
-    { .name = "power_source", .title = "power source" },
-    { .name = "power_sensors", .title = "power sensors" },
-    { .name = "read_bytes_s_1",
-      .title = "read bandwidth, 1 thread (GB/s)",
-      .kind = COLUMN_NUM,
-      .scale = 1e-9,
-      .digits = 2 },
-    { .name = "read_bytes_s_all",
-      .title = "read bandwidth, all threads (GB/s)",
-      .kind = COLUMN_NUM,
-      .scale = 1e-9,
-      .digits = 2 },
+    COL("id", "machine", MACHINE(id)),
+    COL("host", "host", MACHINE(host)),
+    COL("cpu", "processor", MACHINE(cpu)),
+    COL("sockets", "sockets", MEMBER_AS(struct machine, sockets, INT_OR_NULL)),
+    COL("cores", "cores", MEMBER_AS(struct machine, cores, INT_OR_NULL)),
+    COL("processors", "processors", MEMBER_AS(struct machine, processors, INT_OR_NULL)),
+    COL("numa_nodes", "NUMA nodes", MEMBER_AS(struct machine, numa_nodes, INT_OR_NULL)),
+    COL("isa", "instruction sets"),
+    COL("isa_usable", "usable (QDYNO_ISA)"),
+    COL("l1d_bytes", "L1 data cache per core", .kind = COLUMN_BYTES, MACHINE(cache_bytes[0])),
+    COL("l2_bytes", "L2 cache per core", .kind = COLUMN_BYTES, MACHINE(cache_bytes[1])),
+    COL("l3_bytes", "L3 cache", .kind = COLUMN_BYTES, MACHINE(cache_bytes[2])),
+    COL("memory_bytes", "memory", .kind = COLUMN_BYTES, MACHINE(memory_bytes)),
+    COL("memory_available_bytes", "memory available", .kind = COLUMN_BYTES, MACHINE(memory_available_bytes)),
+    COL("cgroup_memory_bytes", "memory limit (cgroup)", .kind = COLUMN_BYTES, MACHINE(cgroup_memory_bytes)),
+    COL("cgroup_cpus", "processor limit (cgroup)", .digits = 2, MACHINE(cgroup_cpus)),
+    COL("usable_processors", "processors that qdyno may use",
+        MEMBER_AS(struct machine, usable_processors, INT_OR_NULL)),
+    COL("usable_cores", "cores that qdyno may use", MEMBER_AS(struct machine, usable_cores, INT_OR_NULL)),
+    COL("usable_threads", "threads by default", MEMBER_AS(struct machine, usable_threads, INT_OR_NULL)),
+    COL("gpus", "GPUs", MACHINE(gpus)),
+    COL("gpu_names", "GPU"),
+    COL("opencl_devices", "OpenCL devices", .kind = COLUMN_INT),
+    COL("os", "system", MACHINE(os)),
+    COL("kernel", "kernel", MACHINE(kernel)),
+    COL("governor", "frequency governor", MACHINE(governor)),
+    COL("hypervisor", "hypervisor", MACHINE(hypervisor)),
+    COL("power_source", "power source"),
+    COL("power_sensors", "power sensors"),
+    COL("read_bytes_s_1", "read bandwidth, 1 thread (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 2),
+    COL("read_bytes_s_all", "read bandwidth, all threads (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9,
+        .digits = 2),
 };
 
-const struct document DOCUMENT_DETECT = {
-    .schema = "qdyno.detect/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "ceilings.* opencl[].* machine.* recording.*",
-};
-
-static void put_text_or_null(json_t *row, const char *key, const char *text)
-{
-    json_put_str(row, key, *text ? text : NULL);
-}
-
-static void put_count(json_t *row, const char *key, int64_t n)
-{
-    if (n >= 0)
-        json_put_int(row, key, n);
-    else
-        json_put(row, key, json_null());
-}
+DOCUMENT(DETECT, "qdyno.detect/1", COLUMNS, .record = true,
+         .members = "ceilings.* opencl[].* machine.* recording.*");
 
 static void put_gpus(json_t *row, const struct machine *m)
 {
@@ -116,8 +87,7 @@ static void put_gpus(json_t *row, const struct machine *m)
         if (*u->driver) str_printf(&names, " (driver %s)", u->driver);
         if (u->compute_major >= 0) str_printf(&names, " sm_%d%d", u->compute_major, u->compute_minor);
     }
-    json_put_int(row, "gpus", m->gpus);
-    put_text_or_null(row, "gpu_names", str_text(&names));
+    json_put_str(row, "gpu_names", names.len ? str_text(&names) : NULL);
     str_free(&names);
 }
 
@@ -145,29 +115,9 @@ static void put_power(json_t *row, const char *root)
 static void put_machine(json_t *row, const struct machine *m)
 {
     char isa[256];
-    json_put_str(row, "id", m->id);
-    put_text_or_null(row, "host", m->host);
-    put_text_or_null(row, "cpu", m->cpu);
-    put_count(row, "sockets", m->sockets);
-    put_count(row, "cores", m->cores);
-    put_count(row, "processors", m->processors);
-    put_count(row, "numa_nodes", m->numa_nodes);
+    document_put(&DOCUMENT_DETECT, row, struct machine, m);
     json_put_str(row, "isa", isa_names(m->isa, isa, sizeof isa));
-    put_count(row, "l1d_bytes", m->cache_bytes[0]);
-    put_count(row, "l2_bytes", m->cache_bytes[1]);
-    put_count(row, "l3_bytes", m->cache_bytes[2]);
-    put_count(row, "memory_bytes", m->memory_bytes);
-    put_count(row, "memory_available_bytes", m->memory_available_bytes);
-    put_count(row, "cgroup_memory_bytes", m->cgroup_memory_bytes);
-    json_put_num(row, "cgroup_cpus", m->cgroup_cpus);
-    put_count(row, "usable_processors", m->usable_processors);
-    put_count(row, "usable_cores", m->usable_cores);
-    put_count(row, "usable_threads", m->usable_threads);
     put_gpus(row, m);
-    put_text_or_null(row, "os", m->os);
-    put_text_or_null(row, "kernel", m->kernel);
-    put_text_or_null(row, "governor", m->governor);
-    put_text_or_null(row, "hypervisor", m->hypervisor);
     json_put_str(row, "power_source",
                  !m->has_battery ? "mains"
                  : m->on_battery ? "battery"
@@ -360,9 +310,7 @@ static int other_machine_show(const struct cli_global *g, const struct cli_args 
         return cli_fail(a, &why);
     }
     if (other_machine_open(&d, path, &why)) return cli_fail(a, &why);
-    table_init(&t, &DOCUMENT_DETECT);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_DETECT);
     put_machine(row, &d.machine);
     if (*d.recording.root) put_power(row, d.recording.root);
     put_ceilings(&t, row, d.ceilings_known ? &d.ceilings : NULL, false);
@@ -371,8 +319,7 @@ static int other_machine_show(const struct cli_global *g, const struct cli_args 
     note_origin(&t, d.recording.about);
     json_put(t.extra, "machine", machine_to_json(&d.machine));
     json_put(t.extra, "recording", d.recording.about ? json_incref(d.recording.about) : json_null());
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    int status = cli_finish(g, a, &t, EXIT_DONE);
     other_machine_close(&d);
     return status;
 }
@@ -457,14 +404,6 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     const char *other = args_text(a, "--machine", NULL), *folder = args_text(a, "--record", NULL);
     if (other) return other_machine_show(g, a, other);
     if (args_has(a, "--ranks")) return detect_ranks(g, a);
-    if (args_has(a, "--hosts")) {
-        err_set(&why, ERR_USAGE, "--hosts needs --ranks N");
-        return cli_fail(a, &why);
-    }
-    if (args_has(a, "--private") && !folder) {
-        err_set(&why, ERR_USAGE, "--private needs --record DIR");
-        return cli_fail(a, &why);
-    }
     devices_list(&devices, DEVICES_SECONDS, &no_devices);
     if (isa_usable(&usable, &why) || detect_measure(g, a, &devices, &m, &c, &known, &why))
         return cli_fail(a, &why);
@@ -474,9 +413,7 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         return cli_fail(a, &why);
     }
     json_decref(ceilings);
-    table_init(&t, &DOCUMENT_DETECT);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_DETECT);
     put_machine(row, &m);
     json_put_str(row, "isa_usable", isa_names(usable, isa, sizeof isa));
     put_power(row, "");
@@ -490,7 +427,5 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         table_note(&t, "recorded in %s%s", folder,
                    args_has(a, "--private") ? "" : ": host and group names, serial numbers and UUIDs masked");
     json_put(t.extra, "machine", machine_to_json(&m));
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }

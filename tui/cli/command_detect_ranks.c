@@ -4,23 +4,16 @@
 
 #include "advisor/predict/predict.h"
 #include "engine/parallel/parallel.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "operation", .title = "exchange" },
-    { .name = "bytes", .title = "size", .kind = COLUMN_BYTES },
-    { .name = "seconds", .title = "time (us)", .kind = COLUMN_NUM, .scale = 1e6, .digits = 2 },
-    { .name = "bytes_s", .title = "rate (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 3 },
+    COL("operation", "exchange"),
+    COL("bytes", "size", .kind = COLUMN_BYTES),
+    COL("seconds", "time (us)", .kind = COLUMN_NUM, .scale = 1e6, .digits = 2),
+    COL("bytes_s", "rate (GB/s)", .kind = COLUMN_NUM, .scale = 1e-9, .digits = 3),
 };
 
-const struct document DOCUMENT_LINKS = {
-    .schema = "qdyno.links/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "ranks hosts read_bytes_s[]",
-};
+DOCUMENT(LINKS, "qdyno.links/1", COLUMNS, .members = "ranks hosts read_bytes_s[]");
 
 static enum err_code measure(const struct cli_args *a, struct rank_links *out, struct err *why)
 {
@@ -66,7 +59,5 @@ int detect_ranks(const struct cli_global *g, const struct cli_args *a)
             json_put_num(row, "seconds", links.seconds[k][s]);
             json_put_num(row, "bytes_s", (double)LINK_BYTES[s] / links.seconds[k][s]);
         }
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }

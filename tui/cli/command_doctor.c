@@ -6,24 +6,17 @@
 #include <unistd.h>
 
 #include "advisor/advise/advise.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/devices.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "check", .title = "check" },
-    { .name = "state", .title = "state" },
-    { .name = "found", .title = "found" },
-    { .name = "advice", .title = "what to do" },
+    COL("check", "check"),
+    COL("state", "state"),
+    COL("found", "found"),
+    COL("advice", "what to do"),
 };
 
-const struct document DOCUMENT_DOCTOR = {
-    .schema = "qdyno.doctor/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "bad",
-};
+DOCUMENT(DOCTOR, "qdyno.doctor/1", COLUMNS, .members = "bad");
 
 struct doctor {
     struct table table;

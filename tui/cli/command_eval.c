@@ -7,23 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/model/model.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_endings.h"
 #include "tui/cli/command_eval_columns.h"
 #include "tui/cli/command_eval_run.h"
 #include "tui/cli/command_eval_task.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
-#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/measured.h"
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
@@ -41,11 +34,11 @@ const struct cli_flag FLAGS_EVAL[] = {
       .help = "score at most N windows; default: all" },
     { .name = "--task", .value = "FILE",
       .help = "ask questions with choices instead (JSON lines, docs/quantize.md), and print the share of right answers" },
-    { .name = "--shots", .value = "N", .kind = FLAG_INT, .min = 0, .max = 64,
+    { .name = "--shots", .needs = "--task", .value = "N", .kind = FLAG_INT, .min = 0, .max = 64,
       .help = "with --task: show the first N items with their answers before each question; default 0" },
-    { .name = "--chat",
+    { .name = "--chat", .needs = "--task",
       .help = "with --task: the model's chat template asks the question, and a choice begins the answer" },
-    { .name = "--template", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
+    { .name = "--template", .needs = "--chat", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
     FLAG_CONFIGS_ROW,
     { .name = "--ref", .value = "CONFIG",
       .help = "compare the predictions of every config with those of this one (KL divergence)" },
@@ -56,28 +49,18 @@ const struct cli_flag FLAGS_EVAL[] = {
 /* clang-format on */
 
 struct eval {
-    const struct cli_global *g;
-    const struct cli_args *a;
-    struct machine machine;
-    struct sampler_thread *sampler;
-    struct db *db;
-    struct run_labels labels;
-    struct run run; /* row.id 0 until the first model is open */
-    struct table table;
-    struct progress progress;
+    struct measured m;
     char *text;
     size_t n;
     const struct eval_plan *plan;
     const char *file;
     char text_sha256[HASH_HEX], model_sha256[HASH_HEX]; /* of the text; of the open model */
     struct quality_text usual;                          /* of the first config's model */
-    int ctx, config_i, n_configs, ok;
-    bool not_finite; /* a result was infinite or NaN */
-    const struct config *configs;
+    int ctx;
+    bool not_finite;                /* a result was infinite or NaN */
     json_t *gates;                  /* outcome of the gate for each config */
     enum gate_outcome gate_outcome; /* of all configs so far */
     struct interval effect;         /* perplexity ratio of the first config */
-    char line[2048];
     struct {
         struct model *model; /* NULL without --ref; open for all configs */
         char line[2048], *path;
@@ -85,33 +68,30 @@ struct eval {
     } ref;
     struct logit_cache logit_cache; /* the logits of ref on the text */
     bool random, unverified;
-    struct err first;
 };
 
 static bool eval_on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct eval *e = arg;
-    const struct progress_figures at = { .done = (double)chunk / (double)MAX(of, 1),
-                                         .rate = NAN,
-                                         .left_s = NAN };
     if (isnan(nll))
-        progress_show(&e->progress, "%d/%d %s  greedy text %lld/%lld", e->config_i + 1, e->n_configs, e->line,
+        progress_show(&e->m.progress, "%d/%d %s  greedy text %lld/%lld", e->m.at + 1, e->m.n, e->m.line,
                       (long long)chunk, (long long)of);
     else
-        progress_report(&e->progress, &at, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1,
-                        e->n_configs, e->line, (long long)chunk, (long long)of, exp(nll));
-    return !cli_is_interrupted(e->g);
+        progress_report(&e->m.progress, PROGRESS_AT((double)chunk / (double)MAX(of, 1), NAN),
+                        "%d/%d %s  window %lld/%lld  perplexity %.4f", e->m.at + 1, e->m.n, e->m.line,
+                        (long long)chunk, (long long)of, exp(nll));
+    return !cli_is_interrupted(e->m.g);
 }
 
 static json_t *eval_new_row(struct eval *e, const char *path)
 {
-    json_t *row = table_row(&e->table);
+    json_t *row = table_row(&e->m.table);
     json_put_str(row, "model", cli_base_name(path));
-    json_put_str(row, "config", e->line);
+    json_put_str(row, "config", e->m.line);
     char label[TEXT_LABEL];
     json_put_str(row, "file", e->file);
     json_put_str(row, "text_label", quality_text_label(label, e->file, e->text_sha256));
-    cli_note_text(&e->table, path, e->text_sha256);
+    cli_note_text(&e->m.table, path, e->text_sha256);
     json_put_str(row, "text_sha256", e->text_sha256);
     json_put_int(row, "ctx", e->ctx);
     return row;
@@ -120,7 +100,7 @@ static json_t *eval_new_row(struct eval *e, const char *path)
 static void eval_add_failure(struct eval *e, const char *path, const struct err *why)
 {
     json_put_str(eval_new_row(e, path), "error", why->message);
-    if (!e->first.code) e->first = *why;
+    if (!e->m.first.code) e->m.first = *why;
 }
 
 /* The results of one config. */
@@ -138,10 +118,10 @@ static void put_reference(struct eval *e, const struct perplexity *p)
     json_put_str(ref, "model", cli_base_name(e->ref.path));
     json_put_str(ref, "config", e->ref.line);
     perplexity_put_json(ref, p);
-    json_put(e->table.extra, "reference", ref);
-    table_note(&e->table, "reference %s: perplexity %.4f", e->ref.line, p->ppl);
+    json_put(e->m.table.extra, "reference", ref);
+    table_note(&e->m.table, "reference %s: perplexity %.4f", e->ref.line, p->ppl);
     if (p->chunks > 1)
-        table_note(&e->table, "+-: one standard error; perplexity ratio from .. to: paired 95 %% interval");
+        table_note(&e->m.table, "+-: one standard error; perplexity ratio from .. to: paired 95 %% interval");
     e->random |= model_shape(e->ref.model)->random_weights;
     e->ref.printed = true;
 }
@@ -154,10 +134,10 @@ static void put_text_fit(struct eval *e, json_t *row, const struct perplexity *p
     json_put_bool(row, "text_fits_model", fits);
     if (!fits)
         table_note(
-            &e->table,
+            &e->m.table,
             "%s: text and model do not fit: perplexity %.4g is far above the %lld of guessing among all "
             "tokens; expected a text in the language of the model, and the model's own tokenizer",
-            e->line, p->ppl, (long long)vocab);
+            e->m.line, p->ppl, (long long)vocab);
 }
 
 /* Judges the gate on the results of one config. */
@@ -169,10 +149,10 @@ static void put_gate(struct eval *e, json_t *row, const struct evaluation *r)
     claims_gate_quality(g, &r->quality, &out);
     e->gate_outcome = gate_both(e->gate_outcome, out.outcome);
     json_put_str(row, "gate", gate_outcome_name(out.outcome));
-    cli_note_gate(&e->table, e->line, g, &out);
+    cli_note_gate(&e->m.table, e->m.line, g, &out);
     json_t *one = gate_result_to_json(g, &out);
     json_object_del(one, "gate");
-    json_put_str(one, "config", e->line);
+    json_put_str(one, "config", e->m.line);
     json_array_append_new(e->gates, one);
 }
 
@@ -186,35 +166,17 @@ static void put_result(struct eval *e, const char *path, const struct evaluation
     if (e->ref.model) {
         eval_put_quality(row, &r->quality);
         put_reference(e, &r->quality.figures.reference);
-        eval_note_quality(&e->table, e->line, &r->quality);
+        eval_note_quality(&e->m.table, e->m.line, &r->quality);
         random |= model_shape(e->ref.model)->random_weights;
         unverified |= model_shape(e->ref.model)->unknown > 0;
-        if (!e->config_i) e->effect = r->quality.ppl_ratio;
+        if (!e->m.at) e->effect = r->quality.ppl_ratio;
     }
     json_put_num(row, "seconds", r->seconds);
     put_gate(e, row, r);
-    json_put_bool(row, "random_weights", random);
-    json_put_bool(row, "answers_unverified", unverified);
+    cli_put_cautions(row, random, unverified);
     e->random |= random;
     e->unverified |= unverified;
-    e->ok++;
-}
-
-static struct eval_arms eval_arms(const struct eval *e)
-{
-    return (struct eval_arms){ .g = e->g,
-                               .a = e->a,
-                               .kind = "eval",
-                               .file = e->file,
-                               .model = e->plan->model,
-                               .line = e->line,
-                               .configs = e->configs,
-                               .n = e->n_configs,
-                               .at = e->config_i,
-                               .db = e->db,
-                               .machine = &e->machine,
-                               .sampler = e->sampler,
-                               .labels = &e->labels };
+    e->m.ok++;
 }
 
 /* Results are comparable on the same windows of the same text only. */
@@ -231,7 +193,7 @@ static enum err_code eval_store_cell(struct eval *e, const struct evaluation *r,
                                      struct err *why)
 {
     json_t *echo = json_object();
-    json_put_str(echo, "workload", e->run.row.workload);
+    json_put_str(echo, "workload", e->m.run.row.workload);
     json_put_int(echo, "ctx", e->ctx);
     if (!c->failure.code) {
         perplexity_put_json(echo, &r->ppl);
@@ -245,9 +207,9 @@ static enum err_code eval_store_cell(struct eval *e, const struct evaluation *r,
         c->value[METRIC_KLD] = json_get_num(echo, METRICS[METRIC_KLD].name, NAN);
     }
     const struct run_place place = {
-        .arm = e->config_i, .block = -1, .phase = "eval", .config = e->line, .echo = echo
+        .arm = e->m.at, .block = -1, .phase = "eval", .config = e->m.line, .echo = echo
     };
-    const enum err_code rc = run_store(&e->run, &place, c, why);
+    const enum err_code rc = run_store(&e->m.run, &place, c, why);
     json_decref(echo);
     return rc;
 }
@@ -262,7 +224,7 @@ static enum err_code eval_measure(struct eval *e, struct model *m, struct evalua
                                     .arg = e,
                                     .greedy_prompts = GREEDY_PROMPTS,
                                     .greedy_tokens = GREEDY_TOKENS,
-                                    .logit_cache = e->n_configs > 1 ? &e->logit_cache : NULL };
+                                    .logit_cache = e->m.n > 1 ? &e->logit_cache : NULL };
     struct divergence d;
     enum err_code rc = ERR_OK;
     if (e->ref.model) {
@@ -283,9 +245,8 @@ static enum err_code eval_open_text(struct eval *e, struct err *why)
 {
     enum { LIMIT = 1 << 30 };
     char *model = NULL;
-    const struct eval_arms arms = eval_arms(e);
-    enum err_code rc = eval_model_path(&model, &arms, &e->configs[0], why);
-    if (!rc) rc = quality_text_of(&e->usual, e->db, model, why);
+    enum err_code rc = measured_model(&model, &e->m, &e->m.configs[0], why);
+    if (!rc) rc = quality_text_of(&e->usual, e->m.db, model, why);
     if (!rc && !e->plan->file && e->usual.trouble.code) {
         *why = e->usual.trouble;
         rc = why->code;
@@ -304,16 +265,16 @@ static void note_text(struct eval *e)
     json_t *text = json_object();
     json_put_str(text, "path", e->file);
     json_put_str(text, "sha256", e->text_sha256);
-    json_put_bool(text, "is_text_of_model", usual || (e->plan->set_text && e->ok));
-    json_put(e->table.extra, "text", text);
-    if (e->plan->set_text && e->ok)
+    json_put_bool(text, "is_text_of_model", usual || (e->plan->set_text && e->m.ok));
+    json_put(e->m.table.extra, "text", text);
+    if (e->plan->set_text && e->m.ok)
         table_note(
-            &e->table,
+            &e->m.table,
             "%s is now the text of this model: `qdyno advise` and the dashboard rank only losses measured on it. "
             "Measure configs that were measured on another text again",
             cli_base_name(e->file));
     else if (e->ref.model && !usual)
-        table_note(&e->table,
+        table_note(&e->m.table,
                    "measured on %s; this model's text is %s: advise and the dashboard do not rank this loss. "
                    "Leave out -f to measure on %s, or add --set-text to make %s the model's text",
                    cli_base_name(e->file), e->usual.name, e->usual.name, cli_base_name(e->file));
@@ -325,17 +286,9 @@ static enum err_code eval_open_reference(struct eval *e, struct err *why)
     const struct config *c = e->plan->ref;
     if (!c) return ERR_OK;
     config_line(c, e->ref.line, sizeof e->ref.line);
-    const struct eval_arms arms = eval_arms(e);
-    enum err_code rc = eval_model_path(&e->ref.path, &arms, c, why);
-    progress_show(&e->progress, "reference %s  loading", e->ref.line);
-    struct model_options o = { .path = e->ref.path,
-                               .config = c,
-                               .ctx = e->ctx,
-                               .sequences = 1,
-                               .log = &e->g->log,
-                               .progress = cli_open_goes_on,
-                               .progress_arg = (void *)e->g };
-    if (!rc) rc = shapes_model_open(&e->ref.model, &o, why);
+    enum err_code rc = measured_model(&e->ref.path, &e->m, c, why);
+    progress_show(&e->m.progress, "reference %s  loading", e->ref.line);
+    if (!rc) rc = cli_model_open(&e->ref.model, e->m.g, e->ref.path, c, e->ctx, why);
     return rc ? err_prefix(why, "reference %s", e->ref.line) : ERR_OK;
 }
 
@@ -359,11 +312,11 @@ static enum err_code eval_run(struct eval *e, const char *path, struct model *m,
 {
     struct evaluation r = { .seconds = NAN };
     struct measured_cell c;
-    run_measure_begin(&e->run, &c, getpid());
+    run_measure_begin(&e->m.run, &c, getpid());
     enum err_code rc = eval_measure(e, m, &r, &c.failure);
     if (!rc) rc = eval_check_finite(e, &r, &c.failure);
     c.failure.code = rc;
-    run_measure_end(&e->run, &c);
+    run_measure_end(&e->m.run, &c);
     if (rc == ERR_CANCELLED) {
         *why = c.failure;
         return rc;
@@ -377,31 +330,23 @@ static enum err_code eval_run(struct eval *e, const char *path, struct model *m,
     const enum err_code kept = eval_store_cell(e, &r, &c, why);
     return kept || rc || !e->plan->set_text
                ? kept
-               : quality_text_choose(e->db, e->model_sha256, e->file, e->text_sha256, why);
+               : quality_text_choose(e->m.db, e->model_sha256, e->file, e->text_sha256, why);
 }
 
 static enum err_code eval_config(struct eval *e, struct err *why)
 {
-    const struct config *c = &e->configs[e->config_i];
+    const struct config *c = &e->m.configs[e->m.at];
     struct model *m = NULL;
     struct err opening = { 0 };
     char *path = NULL;
-    config_line(c, e->line, sizeof e->line);
-    const struct eval_arms arms = eval_arms(e);
-    enum err_code rc = eval_model_path(&path, &arms, c, why);
+    config_line(c, e->m.line, sizeof e->m.line);
+    enum err_code rc = measured_model(&path, &e->m, c, why);
     if (rc) return rc;
-    progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
-    struct model_options o = { .path = path,
-                               .config = c,
-                               .ctx = e->ctx,
-                               .sequences = 1,
-                               .log = &e->g->log,
-                               .progress = cli_open_goes_on,
-                               .progress_arg = (void *)e->g };
+    progress_show(&e->m.progress, "%d/%d %s  loading", e->m.at + 1, e->m.n, e->m.line);
     const struct moment begun = moment_now();
-    rc = shapes_model_open(&m, &o, &opening);
+    rc = cli_model_open(&m, e->m.g, path, c, e->ctx, &opening);
     if (!rc) {
-        rc = eval_model_opened(&e->run, e->model_sha256, &arms, m, begun, why);
+        rc = eval_model_opened(&e->m, e->model_sha256, "eval", e->file, m, begun, why);
         if (!rc) rc = eval_run(e, path, m, begun.clock_ns, why);
     } else if (rc == ERR_CANCELLED) {
         *why = opening;
@@ -418,8 +363,8 @@ static enum err_code eval_config(struct eval *e, struct err *why)
 static int eval_status(const struct eval *e, enum err_code rc, const struct err *why)
 {
     if (rc) return exit_status_of(why->code);
-    if (!e->ok || e->not_finite || (e->plan->gate.terms && e->first.code))
-        return exit_status_of(e->first.code);
+    if (!e->m.ok || e->not_finite || (e->plan->gate.terms && e->m.first.code))
+        return exit_status_of(e->m.first.code);
     return e->plan->gate.terms ? (int)e->gate_outcome : EXIT_DONE;
 }
 
@@ -427,52 +372,52 @@ static void eval_put_extra(struct eval *e)
 {
     json_t *gate = json_object();
     note_text(e);
-    if (e->run.row.id) json_put_int(e->table.extra, "run", e->run.row.id);
-    json_put_str(e->table.extra, "machine", e->machine.id);
-    json_put(e->table.extra, "labels", cli_labels_json(&e->labels));
-    if (e->plan->baseline) json_object_set(e->table.extra, "baseline", e->plan->baseline);
+    if (e->m.run.row.id) json_put_int(e->m.table.extra, "run", e->m.run.row.id);
+    json_put_str(e->m.table.extra, "machine", e->m.machine.id);
+    json_put(e->m.table.extra, "labels", cli_labels_json(&e->m.labels));
+    if (e->plan->baseline) json_object_set(e->m.table.extra, "baseline", e->plan->baseline);
     if (e->plan->gate.terms) {
         json_put_str(gate, "gate", e->plan->gate.text);
         json_put_str(gate, "outcome", gate_outcome_name(e->gate_outcome));
         json_object_set(gate, "arms", e->gates);
-        json_object_set(e->table.extra, "gate", gate);
+        json_object_set(e->m.table.extra, "gate", gate);
     }
     json_decref(gate);
-    cli_note_cautions(&e->table, e->random, e->unverified);
+    cli_note_cautions(&e->m.table, e->random, e->unverified);
 }
 
 /* A loss is known; what it buys, only an A/B of the speeds says. */
 static void eval_put_next(struct eval *e)
 {
     char line[CONFIG_LINE];
-    config_line(&e->configs[0], line, sizeof line);
-    if (!e->ref.model || e->first.code || !strcmp(line, e->ref.line)) {
-        close_with_run(&e->table, e->run.row.id);
+    config_line(&e->m.configs[0], line, sizeof line);
+    if (!e->ref.model || e->m.first.code || !strcmp(line, e->ref.line)) {
+        close_with_run(&e->m.table, e->m.run.row.id);
         return;
     }
-    cli_note_run(&e->table, e->run.row.id);
-    close_with_ab(&e->table,
+    cli_note_run(&e->m.table, e->m.run.row.id);
+    close_with_ab(&e->m.table,
                   &(struct next_ab){ e->ref.path, e->ref.line, line, "tg64", "whether the loss buys speed" });
 }
 
 static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
 {
-    progress_clear(&e->progress);
+    progress_clear(&e->m.progress);
     eval_put_extra(e);
-    eval_close_table(&e->table, e->ref.line);
-    rc = cli_run_finish(&e->run, &e->table, "done", rc, why);
+    eval_close_table(&e->m.table, e->ref.line);
+    rc = cli_run_finish(&e->m.run, &e->m.table, "done", rc, why);
     const int status = eval_status(e, rc, why);
-    if (e->run.row.id) eval_put_next(e);
-    const bool gated = e->plan->gate.terms && !rc && !e->first.code;
+    if (e->m.run.row.id) eval_put_next(e);
+    const bool gated = e->plan->gate.terms && !rc && !e->m.first.code;
     const struct summary summary = { .gate = gated ? gate_outcome_name(e->gate_outcome) : NULL,
                                      .effect = e->effect,
                                      .exit_status = status,
-                                     .run = e->run.row.id };
-    table_summarize(&e->table, &summary);
-    const int printed = e->ok ? cli_print(e->g, e->a, &e->table, EXIT_DONE) : EXIT_DONE;
-    if (rc) return cli_fail(e->a, why);
+                                     .run = e->m.run.row.id };
+    table_summarize(&e->m.table, &summary);
+    const int printed = e->m.ok ? cli_print(e->m.g, e->m.a, &e->m.table, EXIT_DONE) : EXIT_DONE;
+    if (rc) return cli_fail(e->m.a, why);
     if (printed) return printed;
-    return e->first.code && status != EXIT_DONE ? cli_fail(e->a, &e->first) : status;
+    return e->m.first.code && status != EXIT_DONE ? cli_fail(e->m.a, &e->m.first) : status;
 }
 
 int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const struct eval_plan *plan)
@@ -480,29 +425,21 @@ int eval_plan_run(const struct cli_global *g, const struct cli_args *a, const st
     struct err why = { 0 };
     struct eval *e = calloc(1, sizeof *e);
     if (!e) return cli_fail_memory(a);
-    e->g = g;
-    e->a = a;
+    measured_init(&e->m, g, a, &DOCUMENT_EVAL);
     e->plan = plan;
     e->file = "";
     e->ctx = plan->ctx;
-    e->configs = plan->configs;
-    e->n_configs = plan->n;
+    e->m.configs = plan->configs;
+    e->m.n = plan->n;
+    e->m.model = plan->model;
     e->gates = json_array();
     e->effect = (struct interval){ NAN, NAN, NAN };
-    table_init(&e->table, &DOCUMENT_EVAL);
-    progress_init(&e->progress, g);
-    enum err_code rc = db_open(&e->db, g->db_path, &why);
+    enum err_code rc = measured_open(&e->m, NULL, &why);
     if (!rc) rc = eval_open_text(e, &why);
     if (!rc) rc = eval_open_reference(e, &why);
-    if (!rc) rc = machine_detect(&e->machine, "", &why);
-    if (!rc) rc = cli_sampler(&e->sampler, NULL, &why);
-    if (!rc) rc = cli_labels(&e->labels, a, &why);
-    for (e->config_i = 0; e->config_i < e->n_configs && !rc; e->config_i++) rc = eval_config(e, &why);
+    for (e->m.at = 0; e->m.at < e->m.n && !rc; e->m.at++) rc = eval_config(e, &why);
     const int status = eval_finish(e, rc, &why);
-    run_close(&e->run);
-    sampler_stop(e->sampler);
-    db_close(e->db);
-    table_done(&e->table);
+    measured_close(&e->m);
     json_decref(e->gates);
     logit_cache_done(&e->logit_cache);
     model_close(e->ref.model);

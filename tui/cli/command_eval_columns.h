@@ -2,7 +2,6 @@
 #ifndef QDYNO_CLI_EVAL_COLUMNS_H
 #define QDYNO_CLI_EVAL_COLUMNS_H
 
-#include "advisor/experiment/experiment.h"
 #include "tui/cli/lib/lib.h"
 
 /* Copies the quality values that the row does not have yet into it. */

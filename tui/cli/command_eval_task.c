@@ -15,85 +15,62 @@
 #include "telemetry/machine/machine.h"
 #include "tui/cli/command_eval_run.h"
 #include "tui/cli/documents.h"
-#include "tui/cli/lib/labels.h"
+#include "tui/cli/lib/measured.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "items", .title = "items", .kind = COLUMN_INT },
-    { .name = "accuracy", .title = "right %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_lower", .title = "from", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_upper", .title = "to", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_norm", .title = "by length %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_norm_lower", .kind = COLUMN_NUM },
-    { .name = "accuracy_norm_upper", .kind = COLUMN_NUM },
-    { .name = "accuracy_change", .title = "change", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_change_lower", .title = "from", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "accuracy_change_upper", .title = "to", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "only_reference_right", .title = "lost", .kind = COLUMN_INT },
-    { .name = "only_candidate_right", .title = "won", .kind = COLUMN_INT },
-    { .name = "mcnemar_p", .title = "McNemar p", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "flips" },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "error", .title = "error" },
+    COL("model", "model"),
+    COL("config", "config"),
+    COL("items", "items", .kind = COLUMN_INT),
+    COL("accuracy", "right %", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("accuracy_lower", "from", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("accuracy_upper", "to", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("accuracy_norm", "by length %", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    KEY("accuracy_norm_lower", .kind = COLUMN_NUM),
+    KEY("accuracy_norm_upper", .kind = COLUMN_NUM),
+    COL("accuracy_change", "change", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("accuracy_change_lower", "from", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("accuracy_change_upper", "to", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    COL("only_reference_right", "lost", .kind = COLUMN_INT),
+    COL("only_candidate_right", "won", .kind = COLUMN_INT),
+    COL("mcnemar_p", "McNemar p", .kind = COLUMN_NUM, .digits = 4),
+    KEY("flips"),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 1),
+    KEY("random_weights", .kind = COLUMN_BOOL),
+    COL("error", "error"),
 };
 
-const struct document DOCUMENT_EVAL_TASK = {
-    .schema = "qdyno.eval_task/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "task task_sha256 items shots chat template chance run machine labels.* reference.*",
-};
+DOCUMENT(EVAL_TASK, "qdyno.eval_task/1", COLUMNS,
+         .members = "task task_sha256 items shots chat template chance run machine labels.* reference.*");
 
 struct asking {
-    const struct cli_global *g;
-    const struct cli_args *a;
+    struct measured m;
     const char *file;
     char sha256[HASH_HEX];
     int ctx, shots;
     bool chat;
     const char *template_file; /* of --chat; NULL: the model's */
     struct task_set set;
-    struct machine machine;
-    struct sampler_thread *sampler;
-    struct db *db;
-    struct run_labels labels;
-    struct run run; /* row.id 0 until the first model is open */
-    struct table table;
-    struct progress progress;
-    const struct config *configs;
-    int n, at, ok; /* configs; the current one; how many were asked */
     struct task_answers reference;
-    char line[CONFIG_LINE];
     bool random;
-    struct err first; /* of the configs that could not be asked */
 };
 
 static bool on_item(void *arg, int done, int of, int right)
 {
     struct asking *k = arg;
-    progress_show(&k->progress, "%s  item %d/%d  %d right", k->line, done, of, right);
-    return !cli_is_interrupted(k->g);
+    progress_show(&k->m.progress, "%s  item %d/%d  %d right", k->m.line, done, of, right);
+    return !cli_is_interrupted(k->m.g);
 }
 
 /* Opens the model of a config. *path is owned by the caller. */
 static enum err_code model_opened(struct model **m, char **path, struct asking *k, const struct config *c,
                                   struct err *why)
 {
-    config_line(c, k->line, sizeof k->line);
-    enum err_code rc = cli_config_model(path, k->a, c, why);
-    progress_show(&k->progress, "%s  loading", k->line);
-    const struct model_options o = { .path = *path,
-                                     .config = c,
-                                     .ctx = k->ctx,
-                                     .sequences = 1,
-                                     .log = &k->g->log,
-                                     .progress = cli_open_goes_on,
-                                     .progress_arg = (void *)k->g };
-    return rc ? rc : shapes_model_open(m, &o, why);
+    config_line(c, k->m.line, sizeof k->m.line);
+    enum err_code rc = cli_config_model(path, k->m.a, c, why);
+    progress_show(&k->m.progress, "%s  loading", k->m.line);
+    return rc ? rc : cli_model_open(m, k->m.g, *path, c, k->ctx, why);
 }
 
 /* Asks all questions, through the chat template if that was asked for. */
@@ -116,7 +93,7 @@ static enum err_code check_template(const struct asking *k, const struct config 
     struct tokenizer *t = NULL;
     char *path = NULL, advice[CHAT_ADVICE];
     if (!k->chat || k->template_file) return ERR_OK;
-    enum err_code rc = cli_config_model(&path, k->a, c, why);
+    enum err_code rc = cli_config_model(&path, k->m.a, c, why);
     if (!rc) rc = model_file_open(&file, path, why);
     if (!rc && !chat_has_template(file)) {
         if (tokenizer_open(&t, file, NULL)) t = NULL;
@@ -171,29 +148,13 @@ static void put_pair(struct asking *k, json_t *to, const struct task_answers *x)
 
 static json_t *row_new(struct asking *k, const char *path)
 {
-    json_t *row = table_row(&k->table);
+    json_t *row = table_row(&k->m.table);
     json_put_str(row, "model", cli_base_name(path));
-    json_put_str(row, "config", k->line);
+    json_put_str(row, "config", k->m.line);
     return row;
 }
 
 /* ---------------------------------------------------------------- the run */
-
-static struct eval_arms arms_of(const struct asking *k)
-{
-    return (struct eval_arms){ .g = k->g,
-                               .a = k->a,
-                               .kind = "task",
-                               .file = k->file,
-                               .line = k->line,
-                               .configs = k->configs,
-                               .n = k->n,
-                               .at = k->at,
-                               .db = k->db,
-                               .machine = &k->machine,
-                               .sampler = k->sampler,
-                               .labels = &k->labels };
-}
 
 /* Asks one config and stores what it answered. */
 static enum err_code config_ask(struct asking *k, struct model *m, const char *path, int64_t begun_ns,
@@ -202,10 +163,10 @@ static enum err_code config_ask(struct asking *k, struct model *m, const char *p
     struct measured_cell c;
     struct task_answers x = { 0 };
     json_t *echo = json_object();
-    run_measure_begin(&k->run, &c, getpid());
+    run_measure_begin(&k->m.run, &c, getpid());
     const enum err_code rc = questions_ask(&x, k, m, &c.failure);
     c.failure.code = rc;
-    run_measure_end(&k->run, &c);
+    run_measure_end(&k->m.run, &c);
     if (rc == ERR_CANCELLED) {
         *why = c.failure;
     } else {
@@ -215,14 +176,14 @@ static enum err_code config_ask(struct asking *k, struct model *m, const char *p
         json_put_num(row, "seconds", (double)(clock_ns() - begun_ns) * 1e-9);
         json_put_bool(row, "random_weights", model_shape(m)->random_weights);
         k->random |= model_shape(m)->random_weights;
-        k->ok += !rc;
-        if (rc && !k->first.code) k->first = c.failure;
+        k->m.ok += !rc;
+        if (rc && !k->m.first.code) k->m.first = c.failure;
     }
     snprintf(c.work_hash, sizeof c.work_hash, "%.16s", k->sha256);
     const struct run_place place = {
-        .arm = k->at, .block = -1, .phase = "eval", .config = k->line, .echo = echo
+        .arm = k->m.at, .block = -1, .phase = "eval", .config = k->m.line, .echo = echo
     };
-    const enum err_code kept = rc == ERR_CANCELLED ? rc : run_store(&k->run, &place, &c, why);
+    const enum err_code kept = rc == ERR_CANCELLED ? rc : run_store(&k->m.run, &place, &c, why);
     json_decref(echo);
     task_answers_free(&x);
     return kept;
@@ -234,17 +195,16 @@ static enum err_code config_run(struct asking *k, struct err *why)
     struct err opening = { 0 };
     char *path = NULL;
     const struct moment begun = moment_now();
-    enum err_code rc = model_opened(&m, &path, k, &k->configs[k->at], &opening);
+    enum err_code rc = model_opened(&m, &path, k, &k->m.configs[k->m.at], &opening);
     if (!rc) {
-        const struct eval_arms arms = arms_of(k);
         char sha256[HASH_HEX];
-        rc = eval_model_opened(&k->run, sha256, &arms, m, begun, why);
+        rc = eval_model_opened(&k->m, sha256, "task", k->file, m, begun, why);
         if (!rc) rc = config_ask(k, m, path, begun.clock_ns, why);
     } else if (rc == ERR_CANCELLED || !path) {
         *why = opening;
     } else { /* a config that cannot run becomes a row */
         json_put_str(row_new(k, path), "error", opening.message);
-        if (!k->first.code) k->first = opening;
+        if (!k->m.first.code) k->m.first = opening;
         rc = ERR_OK;
     }
     model_close(m);
@@ -262,15 +222,15 @@ static enum err_code reference_ask(struct asking *k, const struct config *ref, s
     if (!rc) {
         json_t *about = json_object();
         json_put_str(about, "model", cli_base_name(path));
-        json_put_str(about, "config", k->line);
+        json_put_str(about, "config", k->m.line);
         put_answers(about, &k->reference);
-        json_put(k->table.extra, "reference", about);
+        json_put(k->m.table.extra, "reference", about);
         const struct task_share s = task_share(k->reference.right, k->reference.n);
-        table_note(&k->table, "reference %s: %.2f %% right (%.2f to %.2f)", k->line, 100 * s.share,
+        table_note(&k->m.table, "reference %s: %.2f %% right (%.2f to %.2f)", k->m.line, 100 * s.share,
                    100 * s.lower, 100 * s.upper);
         k->random |= model_shape(m)->random_weights;
     } else if (rc != ERR_CANCELLED) {
-        err_prefix(why, "reference %s", k->line);
+        err_prefix(why, "reference %s", k->m.line);
     }
     model_close(m);
     free(path);
@@ -286,15 +246,12 @@ static enum err_code asking_init(struct asking *k, struct err *why)
     if (!rc) hash_bytes(text, n, k->sha256);
     if (!rc && (rc = task_set_parse(&k->set, text, n, k->shots, why))) err_prefix(why, "%s", k->file);
     free(text);
-    if (!rc) rc = db_open(&k->db, k->g->db_path, why);
-    if (!rc) rc = machine_detect(&k->machine, "", why);
-    if (!rc) rc = cli_sampler(&k->sampler, NULL, why);
-    return rc ? rc : cli_labels(&k->labels, k->a, why);
+    return rc ? rc : measured_open(&k->m, NULL, why);
 }
 
 static void put_extra(struct asking *k)
 {
-    json_t *to = k->table.extra;
+    json_t *to = k->m.table.extra;
     const double chance = task_chance(&k->set);
     json_put_str(to, "task", k->file);
     json_put_str(to, "task_sha256", k->sha256);
@@ -303,29 +260,26 @@ static void put_extra(struct asking *k)
     json_put_bool(to, "chat", k->chat);
     json_put_str(to, "template", k->template_file);
     json_put_num(to, "chance", chance);
-    json_put_str(to, "machine", k->machine.id);
-    json_put(to, "labels", cli_labels_json(&k->labels));
-    if (k->run.row.id) json_put_int(to, "run", k->run.row.id);
-    table_note(&k->table,
+    json_put_str(to, "machine", k->m.machine.id);
+    json_put(to, "labels", cli_labels_json(&k->m.labels));
+    if (k->m.run.row.id) json_put_int(to, "run", k->m.run.row.id);
+    table_note(&k->m.table,
                "%s: %d item%s%s; guessing would have %.1f %% right; from, to: 95 %% Wilson interval",
                cli_base_name(k->file), k->set.n, str_plural(k->set.n),
                k->shots ? ", after those that are shown first" : "", 100 * chance);
     if (k->reference.n)
         table_note(
-            &k->table,
+            &k->m.table,
             "lost, won: items that only the reference, or only this config, has right; -o json lists them");
-    cli_note_cautions(&k->table, k->random, false);
+    cli_note_cautions(&k->m.table, k->random, false);
 }
 
 static int asking_finish(struct asking *k, enum err_code rc, struct err *why)
 {
-    progress_clear(&k->progress);
+    progress_clear(&k->m.progress);
     put_extra(k);
-    rc = cli_run_finish(&k->run, &k->table, "done", rc, why);
-    const int printed = k->ok ? cli_print(k->g, k->a, &k->table, EXIT_DONE) : EXIT_DONE;
-    if (rc) return cli_fail(k->a, why);
-    if (printed || k->ok) return printed;
-    return cli_fail(k->a, &k->first);
+    rc = cli_run_finish(&k->m.run, &k->m.table, "done", rc, why);
+    return measured_print(&k->m, rc, why);
 }
 
 int eval_task(const struct cli_global *g, const struct cli_args *a, const struct config *configs, int n,
@@ -334,32 +288,25 @@ int eval_task(const struct cli_global *g, const struct cli_args *a, const struct
     struct err why = { 0 };
     struct asking *k = calloc(1, sizeof *k);
     if (!k) return cli_fail_memory(a);
-    *k = (struct asking){ .g = g,
-                          .a = a,
-                          .file = args_text(a, "--task", ""),
+    *k = (struct asking){ .file = args_text(a, "--task", ""),
                           .ctx = (int)args_int(a, "-c", 512),
                           .shots = (int)args_int(a, "--shots", 0),
                           .chat = args_has(a, "--chat"),
                           .template_file = args_text(a, "--template", NULL),
-                          .configs = configs,
-                          .n = n };
-    table_init(&k->table, &DOCUMENT_EVAL_TASK);
-    progress_init(&k->progress, g);
+                          .m = { .configs = configs, .n = n } };
+    measured_init(&k->m, g, a, &DOCUMENT_EVAL_TASK);
     enum err_code rc = ref ? check_template(k, ref, &why) : ERR_OK;
     for (int i = 0; i < n && !rc; i++) rc = check_template(k, &configs[i], &why);
     if (rc) {
-        table_done(&k->table);
+        table_done(&k->m.table);
         free(k);
         return cli_fail(a, &why);
     }
     rc = asking_init(k, &why);
     if (!rc) rc = reference_ask(k, ref, &why);
-    for (k->at = 0; k->at < n && !rc; k->at++) rc = config_run(k, &why);
+    for (k->m.at = 0; k->m.at < n && !rc; k->m.at++) rc = config_run(k, &why);
     const int status = asking_finish(k, rc, &why);
-    run_close(&k->run);
-    sampler_stop(k->sampler);
-    db_close(k->db);
-    table_done(&k->table);
+    measured_close(&k->m);
     task_set_free(&k->set);
     task_answers_free(&k->reference);
     free(k);
@@ -370,11 +317,6 @@ enum err_code eval_task_check(const struct cli_args *a, struct err *why)
 {
     static const char *const WITHOUT[] = { "-f", "--set-text", "--chunks", "--gate" };
     const bool task = args_has(a, "--task");
-    static const char *const NEED_TASK[] = { "--shots", "--chat", "--template" };
-    for (size_t i = 0; !task && i < COUNT_OF(NEED_TASK); i++)
-        if (args_has(a, NEED_TASK[i])) return err_set(why, ERR_USAGE, "%s needs --task FILE", NEED_TASK[i]);
-    if (args_has(a, "--template") && !args_has(a, "--chat"))
-        return err_set(why, ERR_USAGE, "--template needs --chat: without it the questions are plain text");
     for (size_t i = 0; task && i < COUNT_OF(WITHOUT); i++)
         if (args_has(a, WITHOUT[i]))
             return err_set(why, ERR_USAGE, "--task and %s exclude each other: leave one out", WITHOUT[i]);

@@ -2,7 +2,6 @@
 #ifndef QDYNO_CLI_EVAL_TASK_H
 #define QDYNO_CLI_EVAL_TASK_H
 
-#include "engine/config/config.h"
 #include "tui/cli/lib/lib.h"
 
 /* ERR_USAGE: flags that do not go with --task, or not without it. */

@@ -8,17 +8,13 @@
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
@@ -36,45 +32,42 @@ const struct cli_flag FLAGS_FIT[] = {
 };
 /* clang-format on */
 
+#define PLAN(member) MEMBER(struct memory_plan, member)
 static const struct column COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "ctx", .title = "context", .kind = COLUMN_INT },
-    { .name = "weights_bytes", .title = "weights", .kind = COLUMN_BYTES },
-    { .name = "kv_bytes", .title = "KV cache", .kind = COLUMN_BYTES },
-    { .name = "state_bytes", .kind = COLUMN_BYTES },
-    { .name = "compute_bytes", .title = "compute", .kind = COLUMN_BYTES },
-    { .name = "scratch_bytes", .title = "scratch", .kind = COLUMN_BYTES },
-    { .name = "total_bytes", .title = "total", .kind = COLUMN_BYTES },
-    { .name = "rank_bytes", .title = "largest process", .kind = COLUMN_BYTES },
-    { .name = "available_bytes", .title = "available", .kind = COLUMN_BYTES },
-    { .name = "device_bytes", .title = "on the device", .kind = COLUMN_BYTES },
-    { .name = "gpu_layers", .title = "layers on it", .kind = COLUMN_INT },
-    { .name = "expert_layers", .title = "experts on it", .kind = COLUMN_INT },
-    { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "ctx_most", .title = "largest context", .kind = COLUMN_INT },
-    { .name = "kv_bytes_per_token", .title = "KV per token", .kind = COLUMN_BYTES },
-    { .name = "decode_read_bytes", .title = "read per token", .kind = COLUMN_BYTES },
-    { .name = "kv_window_bytes", .kind = COLUMN_BYTES },
-    { .name = "expert_bytes", .kind = COLUMN_BYTES },
-    { .name = "experts", .kind = COLUMN_INT },
-    { .name = "experts_used", .kind = COLUMN_INT },
-    { .name = "heads", .kind = COLUMN_INT },
-    { .name = "kv_heads", .kind = COLUMN_INT },
-    { .name = "actual_bytes", .title = "actual peak", .kind = COLUMN_BYTES },
-    { .name = "program_bytes", .title = "program itself", .kind = COLUMN_BYTES },
-    { .name = "actual_ratio", .title = "measured/plan", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "error", .title = "error" },
+    COL("model", "model"),
+    COL("config", "config"),
+    COL("ctx", "context", PLAN(ctx)),
+    COL("weights_bytes", "weights", .kind = COLUMN_BYTES, PLAN(weights)),
+    COL("kv_bytes", "KV cache", .kind = COLUMN_BYTES, PLAN(kv)),
+    KEY("state_bytes", .kind = COLUMN_BYTES, PLAN(state)),
+    COL("compute_bytes", "compute", .kind = COLUMN_BYTES, PLAN(compute)),
+    COL("scratch_bytes", "scratch", .kind = COLUMN_BYTES, PLAN(scratch)),
+    COL("total_bytes", "total", .kind = COLUMN_BYTES, PLAN(total)),
+    COL("rank_bytes", "largest process", .kind = COLUMN_BYTES),
+    COL("available_bytes", "available", .kind = COLUMN_BYTES),
+    COL("device_bytes", "on the device", .kind = COLUMN_BYTES),
+    COL("gpu_layers", "layers on it", .kind = COLUMN_INT),
+    COL("expert_layers", "experts on it", .kind = COLUMN_INT),
+    COL("fits", "fits", .kind = COLUMN_BOOL),
+    COL("ctx_most", "largest context", .kind = COLUMN_INT),
+    COL("kv_bytes_per_token", "KV per token", .kind = COLUMN_BYTES, PLAN(kv_bytes_per_token)),
+    COL("decode_read_bytes", "read per token", .kind = COLUMN_BYTES, PLAN(decode_read_bytes)),
+    KEY("kv_window_bytes", .kind = COLUMN_BYTES),
+    KEY("expert_bytes", .kind = COLUMN_BYTES),
+    KEY("experts", .kind = COLUMN_INT),
+    KEY("experts_used", .kind = COLUMN_INT),
+    KEY("heads", .kind = COLUMN_INT),
+    KEY("kv_heads", .kind = COLUMN_INT),
+    COL("actual_bytes", "actual peak", .kind = COLUMN_BYTES),
+    COL("program_bytes", "program itself", .kind = COLUMN_BYTES),
+    COL("actual_ratio", "measured/plan", .kind = COLUMN_NUM, .digits = 3),
+    COL("error", "error"),
 };
 
-const struct document DOCUMENT_FIT = {
-    .schema = "qdyno.fit/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
-               "unsupported_tensors[].type_name unsupported_tensors[].shape "
-               "unsupported_tensors[].bytes",
-};
+DOCUMENT(FIT, "qdyno.fit/1", COLUMNS,
+         .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
+                    "unsupported_tensors[].type_name unsupported_tensors[].shape "
+                    "unsupported_tensors[].bytes");
 
 struct fit {
     const struct cli_global *g;
@@ -137,19 +130,11 @@ static enum err_code fit_load(struct fit *f, json_t *row, const char *path, cons
 
 static void put_plan(json_t *row, const struct memory_plan *p)
 {
-    json_put_int(row, "ctx", p->ctx);
-    json_put_int(row, "weights_bytes", p->weights);
-    json_put_int(row, "kv_bytes", p->kv);
-    json_put_int(row, "state_bytes", p->state);
-    json_put_int(row, "compute_bytes", p->compute);
-    json_put_int(row, "scratch_bytes", p->scratch);
-    json_put_int(row, "total_bytes", p->total);
+    document_put(&DOCUMENT_FIT, row, struct memory_plan, p);
     if (p->ranks) json_put_int(row, "rank_bytes", p->rank_total);
     if (p->device) json_put_int(row, "device_bytes", p->device);
     if (p->device) json_put_int(row, "gpu_layers", p->gpu_layers);
     if (p->device && p->expert_read_bytes) json_put_int(row, "expert_layers", p->expert_layers);
-    json_put_int(row, "kv_bytes_per_token", p->kv_bytes_per_token);
-    json_put_int(row, "decode_read_bytes", p->decode_read_bytes);
 }
 
 /* What fits into memory can be more than the model can use. */

@@ -5,12 +5,9 @@
 #include <string.h>
 
 #include "advisor/recipe/recipe.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_govern_serve.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 
@@ -51,23 +48,19 @@ const struct cli_flag FLAGS_GOVERN[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "config", .title = "config" },
-    { .name = "requests", .title = "requests", .kind = COLUMN_INT },
-    { .name = "share", .title = "share (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "tokens", .title = "tokens", .kind = COLUMN_INT },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "signal", .title = "mean signal", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "beyond", .title = "beyond the limit", .kind = COLUMN_INT },
-    { .name = "loaded", .title = "loaded", .kind = COLUMN_BOOL },
+    COL("config", "config"),
+    COL("requests", "requests", .kind = COLUMN_INT),
+    COL("share", "share (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1),
+    COL("tokens", "tokens", .kind = COLUMN_INT),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 2),
+    COL("signal", "mean signal", .kind = COLUMN_NUM, .digits = 5),
+    COL("beyond", "beyond the limit", .kind = COLUMN_INT),
+    COL("loaded", "loaded", .kind = COLUMN_BOOL),
 };
 
-const struct document DOCUMENT_GOVERN = {
-    .schema = "qdyno.govern/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "run rule unit limit labels.* switches[].request switches[].when switches[].from "
-               "switches[].to switches[].reason switches[].before switches[].after",
-};
+DOCUMENT(GOVERN, "qdyno.govern/1", COLUMNS,
+         .members = "run rule unit limit labels.* switches[].request switches[].when switches[].from "
+                    "switches[].to switches[].reason switches[].before switches[].after");
 
 struct governed {
     const struct cli_global *g;
@@ -189,9 +182,7 @@ static int governed_print(const struct governed *x)
              (long long)r->requests, str_plural(r->requests), r->switches, r->switches == 1 ? "" : "es",
              x->o.levels);
     table_summarize(&t, &summary);
-    const int status = cli_print(x->g, x->a, &t, summary.exit_status);
-    table_done(&t);
-    return status;
+    return cli_finish(x->g, x->a, &t, summary.exit_status);
 }
 
 int command_govern(const struct cli_global *g, const struct cli_args *a)

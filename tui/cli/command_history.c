@@ -4,16 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
 #include "base/cut/cut.h"
-#include "db/db.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_show_causes.h"
 #include "tui/cli/command_show_result.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -27,53 +23,48 @@ const struct cli_flag FLAGS_HISTORY[] = {
               "labels" },
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
       .help = "the newest N runs; default 20, with --detect 1000" },
-    { .name = "--delete", .value = "RUN",
+    { .name = "--delete", .exclusive = true, .value = "RUN",
       .help = "delete a run; for 7 days it can be restored, then its rows are removed" },
-    { .name = "--undelete", .value = "RUN", .help = "restore a deleted run" },
-    { .name = "--deleted", .help = "list the deleted runs that can be restored" },
-    { .name = "--import", .value = "FILE",
+    { .name = "--undelete", .exclusive = true, .value = "RUN", .help = "restore a deleted run" },
+    { .name = "--deleted", .exclusive = true, .help = "list the deleted runs that can be restored" },
+    { .name = "--import", .exclusive = true, .value = "FILE",
       .help = "store the results of llama-bench (-o json, jsonl or sql) or LocalScore as foreign runs" },
-    { .name = "--summary", .value = "TIME", .kind = FLAG_SECONDS,
+    { .name = "--summary", .exclusive = true, .value = "TIME", .kind = FLAG_SECONDS,
       .help = "what happened in the last TIME, such as 24h or 7d: runs and cells by outcome and reason, error rate, "
               "latencies, the most at once, the busiest hour" },
-    { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
-    { .name = "--method", .value = "METHOD", .kind = FLAG_CHOICE, .choices = HISTORY_METHOD_NAMES,
+    { .name = "--detect", .exclusive = true, .help = "find changes, drifts and outliers in the results of each config" },
+    { .name = "--method", .needs = "--detect", .value = "METHOD", .kind = FLAG_CHOICE, .choices = HISTORY_METHOD_NAMES,
       .help = "with --detect: how to search (docs/history.md); default changes" },
-    { .name = "--metric", .value = "METRIC",
+    { .name = "--metric", .needs = "--detect", .value = "METRIC",
       .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
               "perplexity" },
-    { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
+    { .name = "--margin", .needs = "--detect", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "with --detect: smallest change that matters; default 1%" },
-    { .name = "--raw", .help = "with --detect: values as measured, not divided by the canary" },
+    { .name = "--raw", .needs = "--detect", .help = "with --detect: values as measured, not divided by the canary" },
     { .name = NULL },
 };
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "started", .title = "started (UTC)" },
-    { .name = "kind", .title = "kind" },
-    { .name = "state", .title = "state" },
-    { .name = "model", .title = "model" },
-    { .name = "workload", .title = "workload" },
-    { .name = "label", .title = "configs" },
-    { .name = "metric" },
-    { .name = "verdict", .title = "verdict" },
-    { .name = "effect_ratio", .title = "B/A", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "seconds", .kind = COLUMN_NUM },
-    { .name = "machine" },
-    { .name = "model_sha256" },
-    { .name = "seed" },
-    { .name = "labels", .title = "labels" },
-    { .name = "result", .title = "result" },
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("started", "started (UTC)"),
+    COL("kind", "kind"),
+    COL("state", "state"),
+    COL("model", "model"),
+    COL("workload", "workload"),
+    COL("label", "configs"),
+    KEY("metric"),
+    COL("verdict", "verdict"),
+    COL("effect_ratio", "B/A", .kind = COLUMN_NUM, .digits = 4),
+    KEY("seconds", .kind = COLUMN_NUM),
+    KEY("machine"),
+    KEY("model_sha256"),
+    KEY("seed"),
+    COL("labels", "labels"),
+    COL("result", "result"),
 };
 
-const struct document DOCUMENT_HISTORY = {
-    .schema = "qdyno.history/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "deleted restored imported",
-};
+DOCUMENT(HISTORY, "qdyno.history/1", COLUMNS, .members = "deleted restored imported");
 
 /* What a run that is no comparison found: the first sentence of its result, or why a search ended as it did.
  */
@@ -134,33 +125,6 @@ static enum err_code put_run(json_t *row, struct db *d, const struct run_row *r,
     return rc;
 }
 
-/* What history does instead of listing runs: at most one of these. */
-static enum err_code actions_check(const struct cli_args *a, struct err *why)
-{
-    static const char *const ACTIONS[] = { "--import",  "--delete",  "--undelete",
-                                           "--deleted", "--summary", "--detect" };
-    const char *first = NULL;
-    for (size_t i = 0; i < COUNT_OF(ACTIONS); i++) {
-        if (!args_has(a, ACTIONS[i])) continue;
-        if (first)
-            return err_set(why, ERR_USAGE, "%s and %s exclude each other: give one of them", first,
-                           ACTIONS[i]);
-        first = ACTIONS[i];
-    }
-    if (first && !strcmp(first, "--summary") && args_has(a, "--limit"))
-        return err_set(why, ERR_USAGE, "--limit is not for --summary: it counts every run of its time");
-    return ERR_OK;
-}
-
-/* Flags that need --detect would otherwise be ignored silently. */
-static enum err_code detect_flags_check(const struct cli_args *a, struct err *why)
-{
-    static const char *const ONLY[] = { "--method", "--metric", "--margin", "--raw" };
-    for (size_t i = 0; i < COUNT_OF(ONLY); i++)
-        if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s needs --detect", ONLY[i]);
-    return ERR_OK;
-}
-
 /* --delete RUN or --undelete RUN. */
 static int history_change(const struct cli_global *g, const struct cli_args *a)
 {
@@ -185,9 +149,7 @@ static int history_change(const struct cli_global *g, const struct cli_args *a)
             &t, "run %" PRId64 " is deleted; for %d days `qdyno history --undelete %" PRId64 "` restores it",
             id, (int)RUN_DELETED_KEPT_DAYS, id);
     json_put_int(t.extra, restores ? "restored" : "deleted", id);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 /* --import FILE. */
@@ -205,25 +167,21 @@ static int history_read_foreign(const struct cli_global *g, const struct cli_arg
     table_note(&t, "%d result%s stored in %d run%s, marked as foreign: `qdyno history --filter foreign`",
                got.tests, str_plural(got.tests), got.runs, str_plural(got.runs));
     json_put_int(t.extra, "imported", got.tests);
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 int command_history(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
-    if (actions_check(a, &why)) return cli_fail(a, &why);
     if (args_has(a, "--import")) return history_read_foreign(g, a);
     if (args_has(a, "--delete") || args_has(a, "--undelete")) return history_change(g, a);
     if (args_has(a, "--detect")) return history_detect_print(g, a);
+    if (args_has(a, "--summary")) return history_summary_print(g, a);
     struct db *d = NULL;
     struct run_row *runs = NULL;
     int n = 0;
     struct run_labels labels;
-    enum err_code rc = detect_flags_check(a, &why);
-    if (!rc && args_has(a, "--summary")) return history_summary_print(g, a);
-    if (!rc) rc = cli_labels_given(&labels, a, &why);
+    enum err_code rc = cli_labels_given(&labels, a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc && args_has(a, "--deleted"))
         rc = db_run_list_deleted(d, (int)args_int(a, "--limit", 20), &runs, &n, &why);
@@ -264,43 +222,33 @@ const struct cli_flag FLAGS_SHOW[] = {
 };
 /* clang-format on */
 
+#define CELL(member) MEMBER(struct cell_row, member)
 static const struct column CELL_COLUMNS[] = {
-    { .name = "cell", .title = "cell", .kind = COLUMN_INT },
-    { .name = "phase", .title = "phase" },
-    { .name = "block", .title = "block", .kind = COLUMN_INT },
-    { .name = "slot", .title = "slot", .kind = COLUMN_INT },
-    { .name = "arm", .title = "arm" },
-    { .name = "config", .title = "config" },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 3 },
+    COL("cell", "cell", CELL(id)),
+    COL("phase", "phase", MEMBER_AS(struct cell_row, phase, STRING)),
+    COL("block", "block", MEMBER_AS(struct cell_row, block, INT_OR_NULL)),
+    COL("slot", "slot", .kind = COLUMN_INT),
+    COL("arm", "arm"),
+    COL("config", "config", MEMBER_AS(struct cell_row, config, STRING)),
+    COL("seconds", "seconds", .digits = 3, CELL(seconds)),
     METRIC_COLUMN(METRIC_PREFILL_RATE),
     METRIC_COLUMN(METRIC_DECODE_RATE),
     METRIC_COLUMN(METRIC_PERPLEXITY),
     METRIC_COLUMN(METRIC_PEAK_MEMORY),
-    { .name = "discarded", .title = "discarded", .kind = COLUMN_BOOL },
-    { .name = "discard_reason", .title = "reason" },
-    { .name = "error", .title = "error" },
+    COL("discarded", "discarded", CELL(discarded)),
+    COL("discard_reason", "reason", CELL(discard_reason)),
+    COL("error", "error", CELL(error)),
 };
 
-const struct document DOCUMENT_CELLS = {
-    .schema = "qdyno.cells/1",
-    .columns = CELL_COLUMNS,
-    .n_columns = COUNT_OF(CELL_COLUMNS),
-    .members = "run.*",
-};
+DOCUMENT(CELLS, "qdyno.cells/1", CELL_COLUMNS, .members = "run.*");
 
 static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
 {
     json_t *row = table_row(t);
     char arm[2] = { (char)('A' + c->arm % 26), 0 };
-    json_put_int(row, "cell", c->id);
-    json_put_str(row, "phase", c->phase);
-    if (c->block >= 0) {
-        json_put_int(row, "block", c->block);
-        json_put_int(row, "slot", c->slot);
-    }
+    document_put(&DOCUMENT_CELLS, row, struct cell_row, c);
+    if (c->block >= 0) json_put_int(row, "slot", c->slot);
     json_put_str(row, "arm", c->arm < 0 ? NULL : arm); /* the canary belongs to no arm */
-    json_put_str(row, "config", c->config);
-    json_put_num(row, "seconds", c->seconds);
     double value[METRIC_COUNT];
     for (int m = 0; m < METRIC_COUNT; m++) value[m] = (double)NAN;
     for (int i = 0; i < t->n_columns; i++) {
@@ -308,18 +256,6 @@ static void put_cell(struct table *t, struct db *d, const struct cell_row *c)
         if (m) value[m - METRICS] = db_measurement_get(d, c->id, m->name);
     }
     table_put_metrics(t, row, value);
-    json_put_bool(row, "discarded", c->discarded);
-    json_put_str(row, "discard_reason", *c->discard_reason ? c->discard_reason : NULL);
-    json_put_str(row, "error", *c->error ? c->error : NULL);
-}
-
-/* The lines of a stored text. */
-static void lines_add(struct table *t, const json_t *text, void (*add)(struct table *t, const char *fmt, ...))
-{
-    char *copy = json_is_string(text) ? strdup(json_string_value(text)) : NULL, *save = NULL;
-    for (char *line = copy ? strtok_r(copy, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
-        add(t, "%s", line);
-    free(copy);
 }
 
 /* The table that a finished run stored as its outcome. ERR_USAGE when it never finished. */
@@ -334,10 +270,10 @@ static enum err_code recorded_table(struct table *t, const struct run_row *run, 
     json_t *rows = json_object_get(outcome, "rows"), *extra = json_object_get(outcome, "extra");
     if (json_is_array(rows)) json_array_extend(t->rows, rows);
     if (json_is_object(extra)) json_object_update(t->extra, extra);
-    lines_add(t, json_object_get(outcome, "headline"), table_headline);
-    lines_add(t, json_object_get(outcome, "notes"), table_note);
-    lines_add(t, json_object_get(outcome, "result"), table_result);
-    lines_add(t, json_object_get(outcome, "closing"), table_closing);
+    table_lines(t, table_headline, json_get_str(outcome, "headline", NULL));
+    table_lines(t, table_note, json_get_str(outcome, "notes", NULL));
+    table_lines(t, table_result, json_get_str(outcome, "result", NULL));
+    table_lines(t, table_closing, json_get_str(outcome, "closing", NULL));
     t->skip_absent = t->record;
     json_decref(outcome);
     return ERR_OK;
@@ -423,17 +359,12 @@ static void note_link(struct table *t, struct db *d, int64_t id)
 }
 
 static const struct column CAPSULE_COLUMNS[] = {
-    { .name = "group", .title = "group" },
-    { .name = "key", .title = "key" },
-    { .name = "value", .title = "value" },
+    COL("group", "group"),
+    COL("key", "key"),
+    COL("value", "value"),
 };
 
-const struct document DOCUMENT_CAPSULE = {
-    .schema = "qdyno.capsule/1",
-    .columns = CAPSULE_COLUMNS,
-    .n_columns = COUNT_OF(CAPSULE_COLUMNS),
-    .members = "capsule.* run.*",
-};
+DOCUMENT(CAPSULE, "qdyno.capsule/1", CAPSULE_COLUMNS, .members = "capsule.* run.*");
 
 /* --capsule: lists the reproducibility record, as its difference from an empty one. */
 static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, struct err *why)

@@ -7,44 +7,37 @@
 
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "telemetry/metrics/metrics.h"
 #include "tui/cli/command_show_causes.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "started", .title = "when (UTC)" },
-    { .name = "finding", .title = "finding" },
-    { .name = "model", .title = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "workload", .title = "workload" },
-    { .name = "machine" },
-    { .name = "metric", .title = "metric" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "effect_ratio", .title = "after/before", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "p", .kind = COLUMN_NUM },
-    { .name = "confidence", .title = "confidence" },
-    { .name = "priority", .title = "priority" },
-    { .name = "score", .title = "score", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "what", .title = "what changed" },
-    { .name = "changes" },
-    { .name = "first", .title = "moved first" },
-    { .name = "moved" },
+    COL("started", "when (UTC)"),
+    COL("finding", "finding"),
+    COL("model", "model"),
+    COL("config", "config"),
+    COL("workload", "workload"),
+    KEY("machine"),
+    COL("metric", "metric"),
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("effect_ratio", "after/before", .kind = COLUMN_NUM, .digits = 4),
+    KEY("p", .kind = COLUMN_NUM),
+    COL("confidence", "confidence"),
+    COL("priority", "priority"),
+    COL("score", "score", .kind = COLUMN_NUM, .digits = 2),
+    COL("what", "what changed"),
+    KEY("changes"),
+    COL("first", "moved first"),
+    KEY("moved"),
 };
 
-const struct document DOCUMENT_HISTORY_DETECT = {
-    .schema = "qdyno.history_detect/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members =
-        "method parameters.* judged worse canary_worse margin enough_history longest_series needed_runs "
-        "series[].machine series[].model series[].canary series[].model_sha256 "
-        "series[].config series[].workload series[].metric series[].unit series[].judged "
-        "series[].known series[].cusum_up series[].cusum_down series[].points[].*",
-};
+DOCUMENT(HISTORY_DETECT, "qdyno.history_detect/1", COLUMNS,
+         .members =
+             "method parameters.* judged worse canary_worse margin enough_history longest_series needed_runs "
+             "series[].machine series[].model series[].canary series[].model_sha256 "
+             "series[].config series[].workload series[].metric series[].unit series[].judged "
+             "series[].known series[].cusum_up series[].cusum_down series[].points[].*");
 
 enum { MOVED_BEFORE = 5, MOVED_AFTER = 2 }; /* runs around a change in which other metrics are searched */
 

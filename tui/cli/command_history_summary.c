@@ -4,29 +4,22 @@
 #include <string.h>
 
 #include "advisor/history/history.h"
-#include "db/db.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 
 static const struct column COLUMNS[] = {
-    { .name = "figure", .title = "figure" },
-    { .name = "of", .title = "of" },
-    { .name = "reason", .title = "reason" },
-    { .name = "value", .kind = COLUMN_NUM },
-    { .name = "unit" },
-    { .name = "shown", .title = "value" },
-    { .name = "n", .title = "n", .kind = COLUMN_INT },
-    { .name = "at", .title = "when (UTC)" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    COL("figure", "figure"),
+    COL("of", "of"),
+    COL("reason", "reason"),
+    KEY("value", .kind = COLUMN_NUM),
+    KEY("unit"),
+    COL("shown", "value"),
+    COL("n", "n", .kind = COLUMN_INT),
+    COL("at", "when (UTC)"),
+    COL("run", "run", .kind = COLUMN_INT),
 };
 
-const struct document DOCUMENT_HISTORY_SUMMARY = {
-    .schema = "qdyno.history_summary/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "from to seconds",
-};
+DOCUMENT(HISTORY_SUMMARY, "qdyno.history_summary/1", COLUMNS, .members = "from to seconds");
 
 enum unit { UNIT_COUNT, UNIT_RATIO, UNIT_SECONDS };
 
@@ -168,6 +161,8 @@ int history_summary_print(const struct cli_global *g, const struct cli_args *a)
                                        .labels = &labels };
     table_init(&t, &DOCUMENT_HISTORY_SUMMARY);
     enum err_code rc = cli_labels_given(&labels, a, &why);
+    if (!rc && args_has(a, "--limit"))
+        rc = err_set(&why, ERR_USAGE, "--limit is not for --summary: it counts every run of its time");
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = history_summarize(s, d, &want, &why);
     if (!rc) {

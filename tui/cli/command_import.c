@@ -8,7 +8,6 @@
 #include "engine/import/import.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_IMPORT[] = {
@@ -19,20 +18,16 @@ const struct cli_flag FLAGS_IMPORT[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "tensor", .title = "tensor" },
-    { .name = "format", .title = "format" },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "quantized", .title = "quantized", .kind = COLUMN_BOOL },
-    { .name = "identical", .title = "identical codes", .kind = COLUMN_BOOL },
-    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 10 },
+    COL("tensor", "tensor"),
+    COL("format", "format"),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES),
+    COL("quantized", "quantized", .kind = COLUMN_BOOL),
+    COL("identical", "identical codes", .kind = COLUMN_BOOL),
+    COL("largest_difference", "largest difference", .kind = COLUMN_NUM, .digits = 10),
 };
 
-const struct document DOCUMENT_IMPORT = {
-    .schema = "qdyno.import/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "path source_sha256 file_bytes verified equal rounded differ",
-};
+DOCUMENT(IMPORT, "qdyno.import/1", COLUMNS,
+         .members = "path source_sha256 file_bytes verified equal rounded differ");
 
 /* What a step of the work needs. */
 struct work {
@@ -44,10 +39,8 @@ static enum err_code on_step(void *ctx, int64_t done, int64_t count, struct err 
 {
     struct work *w = ctx;
     if (cli_is_interrupted(w->g)) return err_set(why, ERR_CANCELLED, "import was interrupted");
-    progress_report(
-        &w->progress,
-        &(struct progress_figures){ .done = (double)done / (double)count, .rate = NAN, .left_s = NAN },
-        "tensor %lld of %lld", (long long)done, (long long)count);
+    progress_report(&w->progress, PROGRESS_AT((double)done / (double)count, NAN), "tensor %lld of %lld",
+                    (long long)done, (long long)count);
     return ERR_OK;
 }
 

@@ -8,89 +8,79 @@
 #include "engine/chat/chat.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_INFO[] = {
     FLAG_MODEL_ROW,
-    { .name = "--tensors", .help = "list the tensors instead" },
-    { .name = "--dimensions",
+    { .name = "--tensors", .exclusive = true, .help = "list the tensors instead" },
+    { .name = "--dimensions", .exclusive = true,
       .help = "show instead which row lengths keep tensors from being quantized or cost speed, and how much" },
-    { .name = "--experts", .value = "TEXT",
+    { .name = "--experts", .exclusive = true, .value = "TEXT",
       .help = "run this text file through the model and show which experts its routers choose instead" },
-    { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
+    { .name = "-c", .needs = "--experts", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
       .help = "with --experts: tokens per window; default 512" },
-    { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
+    { .name = "--chunks", .needs = "--experts", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
       .help = "with --experts: use at most N windows; default: all" },
-    { .name = "-C", .alias = "--config", .value = "CONFIG",
+    { .name = "-C", .needs = "--experts", .alias = "--config", .value = "CONFIG",
       .help = "with --experts: config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)" },
     { .name = NULL },
 };
 /* clang-format on */
 
+#define SHAPE(member) MEMBER(struct model_shape, member)
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "name", .title = "name" },
-    { .name = "arch", .title = "architecture" },
-    { .name = "params", .title = "parameters", .kind = COLUMN_INT },
-    { .name = "quantization", .title = "quantization" },
-    { .name = "quantization_source", .title = "quantization named by" },
-    { .name = "quantization_note" },
-    { .name = "dominant_format", .title = "format of most bytes" },
-    { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
-    { .name = "embd", .title = "width", .kind = COLUMN_INT },
-    { .name = "ff", .title = "feed-forward width", .kind = COLUMN_INT },
-    { .name = "mixture", .title = "experts" },
-    { .name = "state", .title = "layers with a state" },
-    { .name = "heads", .title = "heads", .kind = COLUMN_INT },
-    { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
-    { .name = "head_dim_k", .title = "head size K", .kind = COLUMN_INT },
-    { .name = "head_dim_v", .title = "head size V", .kind = COLUMN_INT },
-    { .name = "rope_dims", .title = "RoPE dimensions", .kind = COLUMN_INT },
-    { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
-    { .name = "ctx_train", .title = "trained context", .kind = COLUMN_INT },
-    { .name = "tied_output", .title = "output tied to embedding", .kind = COLUMN_BOOL },
-    { .name = "tokenizer", .title = "tokenizer" },
-    { .name = "bos", .title = "BOS", .kind = COLUMN_INT },
-    { .name = "eos", .title = "EOS", .kind = COLUMN_INT },
-    { .name = "add_bos", .title = "adds BOS", .kind = COLUMN_BOOL },
-    { .name = "chat_template", .title = "chat template", .kind = COLUMN_BOOL },
-    { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "weight_bytes", .title = "weights", .kind = COLUMN_BYTES },
-    { .name = "file_bytes", .title = "file size", .kind = COLUMN_BYTES },
-    { .name = "gguf_version", .title = "GGUF version", .kind = COLUMN_INT },
-    { .name = "shards", .title = "shards", .kind = COLUMN_INT },
-    { .name = "sha256", .title = "SHA-256" },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("path", "file"),
+    COL("name", "name", SHAPE(name)),
+    COL("arch", "architecture", SHAPE(arch)),
+    COL("params", "parameters", SHAPE(params)),
+    COL("quantization", "quantization"),
+    COL("quantization_source", "quantization named by"),
+    KEY("quantization_note", SHAPE(quantization.note)),
+    COL("dominant_format", "format of most bytes", SHAPE(dominant_format)),
+    COL("bits_per_weight", "bits per weight", .kind = COLUMN_NUM, .digits = 2),
+    COL("layers", "layers", SHAPE(layers)),
+    COL("embd", "width", SHAPE(embd)),
+    COL("ff", "feed-forward width", SHAPE(ff)),
+    COL("mixture", "experts"),
+    COL("state", "layers with a state"),
+    COL("heads", "heads", SHAPE(heads)),
+    COL("kv_heads", "KV heads", SHAPE(kv_heads)),
+    COL("head_dim_k", "head size K", SHAPE(head_dim_k)),
+    COL("head_dim_v", "head size V", SHAPE(head_dim_v)),
+    COL("rope_dims", "RoPE dimensions", SHAPE(rope_dims)),
+    COL("vocab", "vocabulary", SHAPE(vocab)),
+    COL("ctx_train", "trained context", SHAPE(ctx_train)),
+    COL("tied_output", "output tied to embedding", SHAPE(tied_output)),
+    COL("tokenizer", "tokenizer"),
+    COL("bos", "BOS", .kind = COLUMN_INT),
+    COL("eos", "EOS", .kind = COLUMN_INT),
+    COL("add_bos", "adds BOS", .kind = COLUMN_BOOL),
+    COL("chat_template", "chat template", .kind = COLUMN_BOOL),
+    COL("tensors", "tensors", .kind = COLUMN_INT),
+    COL("weight_bytes", "weights", .kind = COLUMN_BYTES, SHAPE(weight_bytes)),
+    COL("file_bytes", "file size", .kind = COLUMN_BYTES),
+    COL("gguf_version", "GGUF version", .kind = COLUMN_INT),
+    COL("shards", "shards", .kind = COLUMN_INT),
+    COL("sha256", "SHA-256"),
+    COL("random_weights", "random weights", SHAPE(random_weights)),
+    KEY("answers_unverified", .kind = COLUMN_BOOL),
 };
 
-const struct document DOCUMENT_INFO = {
-    .schema = "qdyno.info/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
-               "unsupported_tensors[].type_name unsupported_tensors[].shape "
-               "unsupported_tensors[].bytes",
-};
+DOCUMENT(INFO, "qdyno.info/1", COLUMNS, .record = true,
+         .members = "unknown[] unsupported_tensors[].name unsupported_tensors[].type "
+                    "unsupported_tensors[].type_name unsupported_tensors[].shape "
+                    "unsupported_tensors[].bytes");
 
 static const struct column TENSOR_COLUMNS[] = {
-    { .name = "name", .title = "tensor" },
-    { .name = "format", .title = "format" },
-    { .name = "shape", .title = "shape" },
-    { .name = "elements", .title = "elements", .kind = COLUMN_INT },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    COL("name", "tensor"),
+    COL("format", "format"),
+    COL("shape", "shape"),
+    COL("elements", "elements", .kind = COLUMN_INT),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES),
 };
 
-const struct document DOCUMENT_TENSORS = {
-    .schema = "qdyno.tensors/1",
-    .columns = TENSOR_COLUMNS,
-    .n_columns = COUNT_OF(TENSOR_COLUMNS),
-};
+DOCUMENT(TENSORS, "qdyno.tensors/1", TENSOR_COLUMNS);
 
 /* "8 of 128 per token, width 768": only some of the experts work on a token. */
 static void put_experts(json_t *row, const struct model_shape *s)
@@ -129,29 +119,12 @@ static void put_state(json_t *row, const struct model_shape *s)
 /* Bits per weight are of the whole file, so they are above those of its dominant format. */
 static void put_shape(json_t *row, const struct model_shape *s)
 {
-    json_put_str(row, "name", *s->name ? s->name : NULL);
-    json_put_str(row, "arch", s->arch);
-    json_put_int(row, "params", s->params);
+    document_put(&DOCUMENT_INFO, row, struct model_shape, s);
     json_put_str(row, "quantization", quantization_short(s));
     json_put_str(row, "quantization_source", quantization_source_name(s->quantization.source));
-    json_put_str(row, "quantization_note", *s->quantization.note ? s->quantization.note : NULL);
-    json_put_str(row, "dominant_format", s->dominant_format);
     json_put_num(row, "bits_per_weight", s->params ? 8.0 * (double)s->weight_bytes / (double)s->params : NAN);
-    json_put_int(row, "layers", s->layers);
-    json_put_int(row, "embd", s->embd);
-    json_put_int(row, "ff", s->ff);
     put_experts(row, s);
     put_state(row, s);
-    json_put_int(row, "heads", s->heads);
-    json_put_int(row, "kv_heads", s->kv_heads);
-    json_put_int(row, "head_dim_k", s->head_dim_k);
-    json_put_int(row, "head_dim_v", s->head_dim_v);
-    json_put_int(row, "rope_dims", s->rope_dims);
-    json_put_int(row, "vocab", s->vocab);
-    json_put_int(row, "ctx_train", s->ctx_train);
-    json_put_bool(row, "tied_output", s->tied_output);
-    json_put_int(row, "weight_bytes", s->weight_bytes);
-    json_put_bool(row, "random_weights", s->random_weights);
     json_put_bool(row, "answers_unverified", s->unknown > 0);
 }
 
@@ -195,7 +168,6 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     struct model_shape shape;
     char hex[HASH_HEX];
     json_t *row = table_row(t);
-    t->record = true;
     json_put_str(row, "path", gguf_path(g));
     enum err_code rc = model_shape_read(&shape, g, why);
     if (rc) return rc;
@@ -223,17 +195,6 @@ static enum err_code table_add_model(struct table *t, const struct gguf *g, cons
     return ERR_OK;
 }
 
-/* ERR_USAGE for flags that only --experts uses, and for two kinds of tables. */
-static enum err_code check_flags(const struct cli_args *a, struct err *why)
-{
-    static const char *const NAMES[] = { "-c", "--chunks", "-C" };
-    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
-        if (args_has(a, NAMES[i])) return err_set(why, ERR_USAGE, "%s needs --experts TEXT", NAMES[i]);
-    if (args_has(a, "--tensors") && args_has(a, "--dimensions"))
-        return err_set(why, ERR_USAGE, "--tensors and --dimensions exclude each other: leave one out");
-    return ERR_OK;
-}
-
 int command_info(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -241,14 +202,13 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     char *path = NULL;
     bool tensors = args_has(a, "--tensors");
     if (args_has(a, "--experts")) return info_experts(g, a);
-    if (args_has(a, "--dimensions")) return check_flags(a, &why) ? cli_fail(a, &why) : info_dimensions(g, a);
+    if (args_has(a, "--dimensions")) return info_dimensions(g, a);
     struct table t;
     if (tensors)
         table_init(&t, &DOCUMENT_TENSORS);
     else
         table_init(&t, &DOCUMENT_INFO);
-    enum err_code rc = check_flags(a, &why);
-    if (!rc) rc = cli_model(&path, a, &why);
+    enum err_code rc = cli_model(&path, a, &why);
     if (!rc) rc = model_file_open_any_type(&file, path, &why);
     if (!rc && tensors)
         table_add_tensors(&t, file);

@@ -4,37 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 enum { FULL = 256, LENGTHS = 64 };
 static const char *const RECIPE = "q4_K";
-
-static const struct column COLUMNS[] = {
-    { .name = "cols", .title = "row length", .kind = COLUMN_INT },
-    { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "example", .title = "for example" },
-    { .name = "weights", .title = "weights", .kind = COLUMN_INT },
-    { .name = "multiple_of", .title = "multiple of", .kind = COLUMN_INT },
-    { .name = "refused_blocks", .title = "does not fill blocks of" },
-    { .name = "q4_k_format", .title = "with q4_K" },
-    { .name = "q4_k_more_bytes", .title = "more bytes", .kind = COLUMN_BYTES },
-    { .name = "timed_format", .title = "timed in" },
-    { .name = "one_row_ratio", .title = "time per weight, 1 row", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "many_rows_ratio", .title = "64 rows", .kind = COLUMN_NUM, .digits = 2 },
-};
-
-const struct document DOCUMENT_DIMENSIONS = {
-    .schema = "qdyno.dimensions/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "model recipe more_bytes",
-};
 
 struct length {
     int64_t cols, weights, more_bytes;
@@ -42,6 +18,23 @@ struct length {
     const char *example;
     const struct format *becomes;
 };
+
+#define LENGTH(member) MEMBER(struct length, member)
+static const struct column COLUMNS[] = {
+    COL("cols", "row length", LENGTH(cols)),
+    COL("tensors", "tensors", LENGTH(tensors)),
+    COL("example", "for example", LENGTH(example)),
+    COL("weights", "weights", LENGTH(weights)),
+    COL("multiple_of", "multiple of", .kind = COLUMN_INT),
+    COL("refused_blocks", "does not fill blocks of"),
+    COL("q4_k_format", "with q4_K"),
+    COL("q4_k_more_bytes", "more bytes", .kind = COLUMN_BYTES, LENGTH(more_bytes)),
+    COL("timed_format", "timed in"),
+    COL("one_row_ratio", "time per weight, 1 row", .kind = COLUMN_NUM, .digits = 2),
+    COL("many_rows_ratio", "64 rows", .kind = COLUMN_NUM, .digits = 2),
+};
+
+DOCUMENT(DIMENSIONS, "qdyno.dimensions/1", COLUMNS, .members = "model recipe more_bytes");
 
 struct lengths {
     struct length of[LENGTHS];
@@ -112,14 +105,10 @@ static enum err_code table_add_length(struct table *t, const struct length *l, u
     json_t *row = table_row(t);
     char blocks[64];
     refused_blocks(blocks, sizeof blocks, l->cols);
-    json_put_int(row, "cols", l->cols);
-    json_put_int(row, "tensors", l->tensors);
-    json_put_str(row, "example", l->example);
-    json_put_int(row, "weights", l->weights);
+    document_put(&DOCUMENT_DIMENSIONS, row, struct length, l);
     json_put_int(row, "multiple_of", power_of_two_in(l->cols));
     json_put_str(row, "refused_blocks", *blocks ? blocks : NULL);
     json_put_str(row, "q4_k_format", l->becomes->name);
-    json_put_int(row, "q4_k_more_bytes", l->more_bytes);
     json_put_str(row, "timed_format", full > l->cols ? timed->name : NULL);
     json_put_num(row, "one_row_ratio", price.one_row);
     json_put_num(row, "many_rows_ratio", price.many_rows);

@@ -7,54 +7,40 @@
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 static const struct column LAYER_COLUMNS[] = {
-    { .name = "layer", .title = "layer", .kind = COLUMN_INT },
-    { .name = "hottest", .title = "hottest experts (share of choices)" },
-    { .name = "hottest_share", .kind = COLUMN_NUM },
-    { .name = "entropy_bits", .title = "entropy, bits", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "effective_experts", .title = "effective experts", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "never_chosen", .title = "never chosen", .kind = COLUMN_INT },
+    COL("layer", "layer", .kind = COLUMN_INT),
+    COL("hottest", "hottest experts (share of choices)"),
+    KEY("hottest_share", .kind = COLUMN_NUM),
+    COL("entropy_bits", "entropy, bits", .kind = COLUMN_NUM, .digits = 2),
+    COL("effective_experts", "effective experts", .kind = COLUMN_NUM, .digits = 1),
+    COL("never_chosen", "never chosen", .kind = COLUMN_INT),
 };
 
-const struct document DOCUMENT_EXPERTS = {
-    .schema = "qdyno.experts/1",
-    .columns = LAYER_COLUMNS,
-    .n_columns = COUNT_OF(LAYER_COLUMNS),
-    .members = "model config file text_sha256 ctx windows tokens experts experts_used random_weights "
-               "answers_unverified batches[].* choices[].layer choices[].count[] "
-               "choices[].consecutive_experts.* choices[].independent_experts.*",
-};
+DOCUMENT(EXPERTS, "qdyno.experts/1", LAYER_COLUMNS,
+         .members = "model config file text_sha256 ctx windows tokens experts experts_used random_weights "
+                    "answers_unverified batches[].* choices[].layer choices[].count[] "
+                    "choices[].consecutive_experts.* choices[].independent_experts.*");
 
 static const struct column BATCH_COLUMNS[] = {
-    { .name = "rows", .title = "rows", .kind = COLUMN_INT },
-    { .name = "consecutive_experts",
-      .title = "experts, consecutive tokens",
-      .kind = COLUMN_NUM,
-      .digits = 2 },
-    { .name = "consecutive_read_bytes", .title = "reads", .kind = COLUMN_BYTES },
-    { .name = "consecutive_time_ratio", .title = "time", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "independent_experts", .title = "experts, sequences", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "independent_read_bytes", .title = "reads", .kind = COLUMN_BYTES },
-    { .name = "independent_time_ratio", .title = "time", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "random_experts", .title = "random choices", .kind = COLUMN_NUM, .digits = 2 },
+    COL("rows", "rows", .kind = COLUMN_INT),
+    COL("consecutive_experts", "experts, consecutive tokens", .kind = COLUMN_NUM, .digits = 2),
+    COL("consecutive_read_bytes", "reads", .kind = COLUMN_BYTES),
+    COL("consecutive_time_ratio", "time", .kind = COLUMN_NUM, .digits = 2),
+    COL("independent_experts", "experts, sequences", .kind = COLUMN_NUM, .digits = 2),
+    COL("independent_read_bytes", "reads", .kind = COLUMN_BYTES),
+    COL("independent_time_ratio", "time", .kind = COLUMN_NUM, .digits = 2),
+    COL("random_experts", "random choices", .kind = COLUMN_NUM, .digits = 2),
 };
 
-const struct document DOCUMENT_EXPERT_BATCHES = {
-    .schema = "qdyno.expert_batches/1",
-    .columns = BATCH_COLUMNS,
-    .n_columns = COUNT_OF(BATCH_COLUMNS),
-};
+DOCUMENT(EXPERT_BATCHES, "qdyno.expert_batches/1", BATCH_COLUMNS);
 
 /* Batches that are shown: 1, 2, 4 ... 32 rows. */
 enum { SHOWN = 6 };
@@ -88,8 +74,6 @@ static bool on_window(void *arg, int64_t window, int64_t of, double nll)
 static enum err_code counted_open(struct counted *x, struct err *why)
 {
     x->file = args_text(x->a, "--experts", NULL);
-    if (args_has(x->a, "--tensors"))
-        return err_set(why, ERR_USAGE, "--tensors and --experts exclude each other");
     enum err_code rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
     if (!rc) rc = cli_config_model(&x->path, x->a, &x->config, why);
     if (!rc) rc = model_file_open(&x->gguf, x->path, why);
@@ -108,15 +92,8 @@ static enum err_code counted_measure(struct counted *x, struct err *why)
                                     .max_chunks = args_int(x->a, "--chunks", 0),
                                     .progress = on_window,
                                     .arg = x };
-    struct model_options o = { .path = x->path,
-                               .config = &x->config,
-                               .ctx = r.ctx,
-                               .sequences = 1,
-                               .log = &x->g->log,
-                               .progress = cli_open_goes_on,
-                               .progress_arg = (void *)x->g };
     progress_show(&x->progress, "%s  loading", x->line);
-    enum err_code rc = shapes_model_open(&x->model, &o, why);
+    enum err_code rc = cli_model_open(&x->model, x->g, x->path, &x->config, r.ctx, why);
     if (!rc) rc = eval_experts(&x->use, x->model, &r, why);
     progress_clear(&x->progress);
     if (rc) return rc;
@@ -264,8 +241,7 @@ static void put_extra(struct counted *x)
     json_put_int(extra, "tokens", x->use.tokens);
     json_put_int(extra, "experts", x->use.experts);
     json_put_int(extra, "experts_used", x->use.used);
-    json_put_bool(extra, "random_weights", x->shape.random_weights);
-    json_put_bool(extra, "answers_unverified", x->shape.unknown > 0);
+    cli_put_cautions(extra, x->shape.random_weights, x->shape.unknown > 0);
     json_put(extra, "batches", json_incref(x->batches.rows));
     json_put(extra, "choices", choices_to_json(&x->use));
 }

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "engine/config/config.h"
 #include "engine/model/model.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */
@@ -91,14 +89,7 @@ int command_logits(const struct cli_global *g, const struct cli_args *a)
                      (long long)ids.n, (long long)ctx, (long long)ids.n);
     if (!rc) {
         /* More context than ids changes the logits of models that choose their RoPE factors by it. */
-        struct model_options o = { .path = path,
-                                   .config = &c,
-                                   .ctx = (int)(ctx ? ctx : ids.n),
-                                   .sequences = 1,
-                                   .log = &g->log,
-                                   .progress = cli_open_goes_on,
-                                   .progress_arg = (void *)g };
-        rc = shapes_model_open(&m, &o, &why);
+        rc = cli_model_open(&m, g, path, &c, (int)(ctx ? ctx : ids.n), &why);
     }
     if (!rc) rc = write_file(m, &ids, out, &why);
     int status = rc ? cli_fail(a, &why) : EXIT_DONE;

@@ -6,7 +6,6 @@
 
 #include "advisor/run/run.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
@@ -14,7 +13,6 @@
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
 
 /* clang-format off */
@@ -39,26 +37,23 @@ const struct cli_flag FLAGS_METHODS[] = {
 
 /* ---------------------------------------------------------------- the list */
 
+#define METHOD(member) MEMBER(struct method, member)
 static const struct column LIST_COLUMNS[] = {
-    { .name = "method", .title = "method" },
-    { .name = "help", .title = "what it does" },
-    { .name = "good", .title = "good at" },
-    { .name = "bad", .title = "bad at" },
-    { .name = "formats", .title = "formats" },
-    { .name = "format", .title = "format by default" },
-    { .name = "bits", .title = "bits per weight" },
-    { .name = "bits_per_weight", .kind = COLUMN_NUM },
-    { .name = "row_bits", .kind = COLUMN_INT },
-    { .name = "calibration", .title = "calibration" },
-    { .name = "layers_only", .title = "embedding and output" },
-    { .name = "parameters" },
+    COL("method", "method", METHOD(name)),
+    COL("help", "what it does", METHOD(help)),
+    COL("good", "good at", METHOD(good)),
+    COL("bad", "bad at", METHOD(bad)),
+    COL("formats", "formats"),
+    COL("format", "format by default"),
+    COL("bits", "bits per weight"),
+    KEY("bits_per_weight", .kind = COLUMN_NUM),
+    KEY("row_bits", .kind = COLUMN_INT),
+    COL("calibration", "calibration"),
+    COL("layers_only", "embedding and output"),
+    KEY("parameters"),
 };
 
-const struct document DOCUMENT_METHODS = {
-    .schema = "qdyno.methods/1",
-    .columns = LIST_COLUMNS,
-    .n_columns = COUNT_OF(LIST_COLUMNS),
-};
+DOCUMENT(METHODS, "qdyno.methods/1", LIST_COLUMNS);
 
 static const char *const NEEDS[] = {
     [CALIBRATION_NONE] = "none",
@@ -127,14 +122,13 @@ static json_t *parameters_to_json(const struct method *m)
     json_t *list = json_array();
     for (const struct param *p = m->params; p && p->name; p++) {
         char values[256];
-        json_t *one = json_object();
+        json_t *one = list_row(list);
         json_put_str(one, "name", p->name);
         json_put_str(one, "aliases", p->aliases);
         json_put_str(one, "kind", KINDS[p->kind]);
         json_put_str(one, "default", p->otherwise);
         json_put_str(one, "allowed", parameter_values_text(p, values, sizeof values));
         json_put_str(one, "help", p->help);
-        json_array_append_new(list, one);
     }
     return list;
 }
@@ -146,10 +140,7 @@ static void put_method(json_t *row, const struct method *m)
     char needs[64];
     snprintf(needs, sizeof needs, "%s%s", NEEDS[method_needs(&p)],
              m->needs ? " (depends on parameters)" : "");
-    json_put_str(row, "method", m->name);
-    json_put_str(row, "help", m->help);
-    json_put_str(row, "good", m->good);
-    json_put_str(row, "bad", m->bad);
+    document_put(&DOCUMENT_METHODS, row, struct method, m);
     put_formats(row, m);
     json_put_str(row, "format", f ? f->name : NULL);
     put_bits(row, m);
@@ -161,16 +152,11 @@ static void put_method(json_t *row, const struct method *m)
 static void note_parameters(struct table *t, const struct method *m)
 {
     char values[256];
-    for (const struct param *p = m->params; p && p->name; p++) {
-        table_note(t, "  %s=%s   %s%s%s%s", p->name, p->otherwise, p->help, p->kind == VALUE_BOOL ? "" : "; ",
+    for (const struct param *p = m->params; p && p->name; p++)
+        table_note(t, "  %s=%s   %s%s%s%s%s", p->name, p->otherwise, p->help,
+                   p->kind == VALUE_BOOL ? "" : "; ",
                    p->kind == VALUE_BOOL ? "" : parameter_values_text(p, values, sizeof values),
-                   p->aliases ? "; also: " : "");
-        if (p->aliases) {
-            t->notes.len--; /* table_note ended the line, but the aliases belong to it */
-            t->notes.data[t->notes.len] = '\0';
-            table_note(t, "%s", p->aliases);
-        }
-    }
+                   p->aliases ? "; also: " : "", p->aliases ? p->aliases : "");
 }
 
 static enum err_code find_methods(const struct method **out, size_t cap, size_t *n, const struct cli_args *a,
@@ -204,9 +190,7 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
     if (g->output != OUTPUT_MD) {
         table_init(&t, &DOCUMENT_METHODS);
         for (size_t i = 0; i < n; i++) put_method(table_row(&t), methods[i]);
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
-        return status;
+        return cli_finish(g, a, &t, EXIT_DONE);
     }
     for (size_t i = 0; i < n && status == EXIT_DONE; i++) {
         table_init(&t, &DOCUMENT_METHODS);
@@ -214,8 +198,7 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
         put_method(table_row(&t), methods[i]);
         note_parameters(&t, methods[i]);
         if (i) putchar('\n');
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     }
     return status;
 }
@@ -223,39 +206,34 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
 /* ---------------------------------------------------------------- measuring on a model */
 
 static const struct column COLUMNS[] = {
-    { .name = "model" },
-    { .name = "config", .title = "config" },
-    { .name = "method" },
-    { .name = "formats", .title = "formats" },
-    { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "bits_quantized", .title = "of quantized tensors", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "weights", .kind = COLUMN_INT },
-    { .name = "weight_bytes", .title = "weights", .kind = COLUMN_BYTES },
-    { .name = "tensors", .kind = COLUMN_INT },
-    { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
-    { .name = "tensors_fell_back", .title = "in another format", .kind = COLUMN_INT },
-    { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 7 },
-    { .name = "nmse_worst", .title = "worst", .kind = COLUMN_NUM, .digits = 7 },
-    { .name = "worst_tensor", .title = "worst tensor" },
+    KEY("model"),
+    COL("config", "config"),
+    KEY("method"),
+    COL("formats", "formats"),
+    COL("bits_per_weight", "bits per weight", .kind = COLUMN_NUM, .digits = 3),
+    COL("bits_quantized", "of quantized tensors", .kind = COLUMN_NUM, .digits = 3),
+    KEY("weights", .kind = COLUMN_INT),
+    COL("weight_bytes", "weights", .kind = COLUMN_BYTES),
+    KEY("tensors", .kind = COLUMN_INT),
+    COL("tensors_quantized", "tensors quantized", .kind = COLUMN_INT),
+    COL("tensors_fell_back", "in another format", .kind = COLUMN_INT),
+    COL("nmse", "NMSE", .kind = COLUMN_NUM, .digits = 7),
+    COL("nmse_worst", "worst", .kind = COLUMN_NUM, .digits = 7),
+    COL("worst_tensor", "worst tensor"),
     METRIC_COLUMN(METRIC_PERPLEXITY),
-    { .name = "ppl_ratio", .title = "ratio", .kind = COLUMN_NUM, .digits = 5 },
+    COL("ppl_ratio", "ratio", .kind = COLUMN_NUM, .digits = 5),
     METRIC_COLUMN(METRIC_KLD),
-    { .name = "kld_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_p99", .title = "p99", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "calibration" },
-    { .name = "quantize_s", .title = "seconds to make", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
-    { .name = "error", .title = "error" },
+    COL("kld_se", "+-", .kind = COLUMN_NUM, .digits = 6),
+    COL("kld_p99", "p99", .kind = COLUMN_NUM, .digits = 6),
+    COL("top1_ratio", "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2),
+    KEY("calibration"),
+    COL("quantize_s", "seconds to make", .kind = COLUMN_NUM, .digits = 2),
+    CAUTION_KEYS,
+    COL("error", "error"),
 };
 
-const struct document DOCUMENT_METHOD_ERRORS = {
-    .schema = "qdyno.method_errors/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "reference.model reference.text reference.scored_tokens reference.perplexity",
-};
+DOCUMENT(METHOD_ERRORS, "qdyno.method_errors/1", COLUMNS,
+         .members = "reference.model reference.text reference.scored_tokens reference.perplexity");
 const struct document DOCUMENT_METHOD_TENSORS = {
     .schema = "qdyno.method_tensors/1",
     .columns = RECIPE_TENSOR_COLUMNS,
@@ -285,11 +263,9 @@ struct measuring {
 static bool measuring_on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct measuring *m = arg;
-    progress_report(
-        &m->progress,
-        &(struct progress_figures){ .done = (double)chunk / (double)MAX(of, 1), .rate = NAN, .left_s = NAN },
-        "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1, m->n_configs, m->line,
-        (long long)chunk, (long long)of, exp(nll));
+    progress_report(&m->progress, PROGRESS_AT((double)chunk / (double)MAX(of, 1), NAN),
+                    "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1, m->n_configs, m->line,
+                    (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(m->g);
 }
 
@@ -309,21 +285,14 @@ static enum err_code config_evaluate(struct measuring *m, const struct config *c
 {
     struct model *candidate = NULL;
     struct divergence d;
-    const struct model_options o = { .path = m->path,
-                                     .config = c,
-                                     .ctx = (int)args_int(m->a, "-c", 512),
-                                     .sequences = 1,
-                                     .log = &m->g->log,
-                                     .progress = cli_open_goes_on,
-                                     .progress_arg = (void *)m->g };
     const struct eval_request q = { .text = m->text,
                                     .n = m->text_bytes,
-                                    .ctx = o.ctx,
+                                    .ctx = (int)args_int(m->a, "-c", 512),
                                     .max_chunks = args_int(m->a, "--chunks", 0),
                                     .progress = measuring_on_chunk,
                                     .arg = m,
                                     .logit_cache = m->n_configs > 1 ? &m->logit_cache : NULL };
-    enum err_code rc = shapes_model_open(&candidate, &o, why);
+    enum err_code rc = cli_model_open(&candidate, m->g, m->path, c, q.ctx, why);
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
     if (rc) return rc;
@@ -411,8 +380,7 @@ static enum err_code config_measure_plan(struct measuring *m, const struct confi
     json_put_str(row, "model", cli_base_name(m->path));
     json_put_str(row, "config", m->line);
     json_put_str(row, "method", config_text(c, KNOB_METHOD));
-    json_put_bool(row, "random_weights", m->random);
-    json_put_bool(row, "answers_unverified", m->unverified);
+    cli_put_cautions(row, m->random, m->unverified);
     recipe_put_plan(row, p);
     if (!rc && !json_get_int(row, "tensors_quantized", 0) && !recipe_is_identity(c, m->source))
         rc = error_no_row_fits(c, why);
@@ -487,14 +455,7 @@ static enum err_code measuring_open_reference(struct measuring *m, struct err *w
     struct config c;
     enum err_code rc = cli_config(&c, m->a, NULL, why);
     if (!rc && !c.given[KNOB_PRECISION]) rc = config_set(&c, "precision", "highest", why);
-    const struct model_options o = { .path = m->path,
-                                     .config = &c,
-                                     .ctx = (int)args_int(m->a, "-c", 512),
-                                     .sequences = 1,
-                                     .log = &m->g->log,
-                                     .progress = cli_open_goes_on,
-                                     .progress_arg = (void *)m->g };
-    return rc ? rc : shapes_model_open(&m->reference, &o, why);
+    return rc ? rc : cli_model_open(&m->reference, m->g, m->path, &c, (int)args_int(m->a, "-c", 512), why);
 }
 
 static enum err_code measuring_read_text(struct measuring *m, struct err *why)

@@ -2,19 +2,17 @@
  * result there looks like a new one. Groups that this database has not recorded as pushed stay. */
 
 #include "advisor/outcome/outcome.h"
-#include "db/db.h"
 #include "telemetry/export/export.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/server_flags.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_PRUNE[] = {
     { .name = "--url", .value = "URL",
       .help = "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)" },
-    { .name = "--older-than", .value = "TIME", .kind = FLAG_SECONDS,
+    { .name = "--older-than", .exclusive = true, .value = "TIME", .kind = FLAG_SECONDS,
       .help = "only groups whose last push is older than this; default 30d" },
-    { .name = "--all", .help = "all groups that qdyno pushed, whatever their age" },
+    { .name = "--all", .exclusive = true, .help = "all groups that qdyno pushed, whatever their age" },
     { .name = "--dry-run", .help = "print the groups and delete nothing" },
     TARGET_FLAGS("QDYNO_PUSH", TIMEOUT_OF_REQUEST),
     { .name = NULL },
@@ -24,16 +22,12 @@ const struct cli_flag FLAGS_PRUNE[] = {
 #define DEFAULT_AGE_S (30 * 86400.0)
 
 static const struct column COLUMNS[] = {
-    { .name = "group", .title = "group" },
-    { .name = "last_pushed", .title = "last pushed" },
-    { .name = "fate", .title = "result" },
+    COL("group", "group"),
+    COL("last_pushed", "last pushed"),
+    COL("fate", "result"),
 };
 
-const struct document DOCUMENT_PRUNE = {
-    .schema = "qdyno.prune/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(PRUNE, "qdyno.prune/1", COLUMNS);
 
 static void prune_on_group(void *ctx, const struct group_row *group, enum prune_fate fate)
 {
@@ -59,8 +53,6 @@ int command_prune(const struct cli_global *g, const struct cli_args *a)
         rc = err_set(
             &why, ERR_USAGE,
             "expected --url URL (the Pushgateway; or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
-    if (!rc && args_has(a, "--all") && args_has(a, "--older-than"))
-        rc = err_set(&why, ERR_USAGE, "--all and --older-than exclude each other: give one of them");
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) {
         const struct push_target gateway = { .url = to.url, .auth = to.auth };

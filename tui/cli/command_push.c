@@ -5,14 +5,10 @@
 #include <string.h>
 
 #include "advisor/outcome/outcome.h"
-#include "db/db.h"
 #include "telemetry/export/export.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/otlp/otlp.h"
 #include "tui/cli/command_push_queue.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"
@@ -27,9 +23,9 @@ const struct cli_flag FLAGS_PUSH[] = {
     { .name = "--textfile", .value = "FILE",
       .help = "write the latest outcome of every experiment to this file, which ends in .prom, in the "
               "folder that prometheus-node-exporter reads" },
-    { .name = "--list", .help = "list the outcomes that are stored because they could not be sent, and why" },
-    { .name = "--retry", .help = "send the stored outcomes now; credentials are for --url only" },
-    { .name = "--drop", .value = "ID", .help = "delete a stored outcome without sending it; all: every one" },
+    { .name = "--list", .exclusive = true, .help = "list the outcomes that are stored because they could not be sent, and why" },
+    { .name = "--retry", .exclusive = true, .help = "send the stored outcomes now; credentials are for --url only" },
+    { .name = "--drop", .exclusive = true, .value = "ID", .help = "delete a stored outcome without sending it; all: every one" },
     TARGET_FLAGS("QDYNO_PUSH", "time for sending in all; what has not been sent then stays stored"),
     { .name = NULL },
 };
@@ -57,24 +53,19 @@ static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args
 }
 
 static const struct column COLUMNS[] = {
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "url", .title = "gateway" },
-    { .name = "pushed", .title = "pushed", .kind = COLUMN_BOOL },
-    { .name = "sent_from_spool", .title = "stored outcomes sent", .kind = COLUMN_INT },
-    { .name = "waiting", .title = "stored outcomes left", .kind = COLUMN_INT },
-    { .name = "otlp", .title = "collector" },
-    { .name = "spans", .title = "spans", .kind = COLUMN_INT },
-    { .name = "points", .title = "metric points", .kind = COLUMN_INT },
-    { .name = "traces_sent_late", .title = "stored runs sent", .kind = COLUMN_INT },
-    { .name = "traces_waiting", .title = "stored runs left", .kind = COLUMN_INT },
+    COL("run", "run", .kind = COLUMN_INT),
+    COL("url", "gateway"),
+    COL("pushed", "pushed", .kind = COLUMN_BOOL),
+    COL("sent_from_spool", "stored outcomes sent", .kind = COLUMN_INT),
+    COL("waiting", "stored outcomes left", .kind = COLUMN_INT),
+    COL("otlp", "collector"),
+    COL("spans", "spans", .kind = COLUMN_INT),
+    COL("points", "metric points", .kind = COLUMN_INT),
+    COL("traces_sent_late", "stored runs sent", .kind = COLUMN_INT),
+    COL("traces_waiting", "stored runs left", .kind = COLUMN_INT),
 };
 
-const struct document DOCUMENT_PUSH = {
-    .schema = "qdyno.push/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(PUSH, "qdyno.push/1", COLUMNS, .record = true);
 
 struct push {
     const struct cli_global *g;
@@ -173,17 +164,12 @@ static enum err_code collector_send(struct push *p, struct err *why)
 /* ---------------------------------------------------------------- a text file */
 
 static const struct column TEXTFILE_COLUMNS[] = {
-    { .name = "textfile", .title = "textfile" },
-    { .name = "experiments", .title = "experiments", .kind = COLUMN_INT },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    COL("textfile", "textfile"),
+    COL("experiments", "experiments", .kind = COLUMN_INT),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES),
 };
 
-const struct document DOCUMENT_TEXTFILE = {
-    .schema = "qdyno.textfile/1",
-    .columns = TEXTFILE_COLUMNS,
-    .n_columns = COUNT_OF(TEXTFILE_COLUMNS),
-    .record = true,
-};
+DOCUMENT(TEXTFILE, "qdyno.textfile/1", TEXTFILE_COLUMNS, .record = true);
 
 /* Flags that contradict --textfile, and file names that the node exporter does not read. */
 static enum err_code push_textfile_check(const struct cli_args *a, const char *path, struct err *why)
@@ -216,14 +202,11 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
         status = cli_fail(a, &why);
     } else {
         struct table t;
-        table_init(&t, &DOCUMENT_TEXTFILE);
-        t.record = true;
-        json_t *row = table_row(&t);
+        json_t *row = table_record(&t, &DOCUMENT_TEXTFILE);
         json_put_str(row, "textfile", path);
         json_put_int(row, "experiments", n);
         json_put_int(row, "bytes", (int64_t)e.text.len);
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     }
     exposition_free(&e);
     db_close(d);
@@ -256,7 +239,6 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 }, second = { 0 };
     struct table t;
     table_init(&t, &DOCUMENT_PUSH);
-    t.record = true;
     t.skip_absent = true; /* rows of the receiver that was not asked for */
     t.skip_zero = true;   /* stored outcomes, of which there are mostly none */
     p.row = table_row(&t);

@@ -5,39 +5,30 @@
 #include <string.h>
 
 #include "advisor/outcome/outcome.h"
-#include "db/db.h"
-#include "telemetry/http/http.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
+#define WAITING(member) MEMBER(struct spool_row, member)
 static const struct column COLUMNS[] = {
-    { .name = "id", .title = "id", .kind = COLUMN_INT },
-    { .name = "url", .title = "gateway" },
-    { .name = "attempts", .title = "attempts", .kind = COLUMN_INT },
-    { .name = "next_try", .title = "next attempt" },
-    { .name = "last_error", .title = "why not sent" },
+    COL("id", "id", WAITING(id)),
+    COL("url", "gateway"),
+    COL("attempts", "attempts", WAITING(attempts)),
+    COL("next_try", "next attempt"),
+    COL("last_error", "why not sent", WAITING(last_error)),
 };
 
-const struct document DOCUMENT_PUSH_QUEUE = {
-    .schema = "qdyno.push-queue/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "sent dropped",
-};
+DOCUMENT(PUSH_QUEUE, "qdyno.push-queue/1", COLUMNS, .members = "sent dropped");
 
 static void put_row(struct table *t, const struct spool_row *r)
 {
     char shown[HTTP_SHOWN_MAX], when[32];
     json_t *target = NULL, *row = table_row(t);
-    json_put_int(row, "id", r->id);
+    document_put(&DOCUMENT_PUSH_QUEUE, row, struct spool_row, r);
     if (!json_parse(&target, r->target_json, strlen(r->target_json), NULL)) {
         const char *url = json_string_value(json_object_get(target, "url"));
         json_put_str(row, "url", url ? http_url_shown(url, HTTP_SHOW_PATH, shown) : NULL);
     }
-    json_put_int(row, "attempts", r->attempts);
     json_put_str(row, "next_try",
                  r->next_try_ms > 0 ? clock_iso8601(r->next_try_ms, when, sizeof when) : NULL);
-    json_put_str(row, "last_error", *r->last_error ? r->last_error : NULL);
     json_decref(target);
 }
 
@@ -76,9 +67,6 @@ bool push_queue_asked(const struct cli_args *a)
 
 static enum err_code args_check(const struct cli_args *a, struct err *why)
 {
-    const int ways = args_has(a, "--list") + args_has(a, "--retry") + args_has(a, "--drop");
-    if (ways > 1)
-        return err_set(why, ERR_USAGE, "--list, --retry and --drop exclude each other: give one of them");
     if (a->n || args_has(a, "--otlp"))
         return err_set(why, ERR_USAGE,
                        "--list, --retry and --drop are about stored outcomes for Pushgateways: leave "

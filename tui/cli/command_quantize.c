@@ -16,14 +16,12 @@
 #include "advisor/advise/advise.h"
 #include "advisor/recipe/recipe.h"
 #include "engine/arch/arch.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
 #include "tui/cli/command_quantize_export.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/recipes.h"
 #include "tui/widgets/widgets.h"
 
@@ -35,83 +33,80 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
     { .name = "--calib", .value = "FILE",
       .help = "activations for methods that need them: a text, a file of `qdyno calibrate` or an imatrix; "
               "default: the bundled text" },
-    { .name = "--recover", .value = "HOW",
+    { .name = "--recover", .exclusive = true, .value = "HOW",
       .help = "then train the quantized weights to predict what IN predicts: "
               "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]; on the text of --calib or on "
               "stories" },
-    { .name = "--to", .value = "FORM", .kind = FLAG_CHOICE, .choices = EXPORT_NAMES,
+    { .name = "--to", .exclusive = true, .value = "FORM", .kind = FLAG_CHOICE, .choices = EXPORT_NAMES,
       .help = "write OUT as a Hugging Face folder that other programs load; IN must be an unquantized one" },
-    { .name = "--shard-size", .value = "BYTES", .kind = FLAG_BYTES,
+    { .name = "--shard-size", .needs = "--to", .value = "BYTES", .kind = FLAG_BYTES,
       .help = "with --to: largest weight file; default 4G" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "threads; default: all cores" },
     { .name = "--force", .help = "replace OUT if it exists; quantize IN although it has unknown parts" },
     { .name = "--dry-run", .help = "print the format of each tensor and write nothing" },
-    { .name = "--verify", .help = "with -R f32, f16 or bf16: prove that each value of OUT is the one that IN "
+    { .name = "--verify", .exclusive = true, .help = "with -R f32, f16 or bf16: prove that each value of OUT is the one that IN "
                                   "means, or the closest that the format holds; else exit status 5" },
     { .name = "--tensors", .help = "print one row for each tensor: format, bytes, error" },
     { .name = NULL },
 };
 /* clang-format on */
 
+#define RECOVERY(member) MEMBER(struct recovery, member)
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "source", .title = "source" },
-    { .name = "recipe", .title = "recipe" },
-    { .name = "formats", .title = "formats" },
-    { .name = "weights", .title = "weights", .kind = COLUMN_INT },
-    { .name = "file_bytes_before", .title = "bytes before", .kind = COLUMN_BYTES },
-    { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "bits_quantized", .title = "of quantized tensors", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "weight_bytes_before", .kind = COLUMN_BYTES },
-    { .name = "weight_bytes", .kind = COLUMN_BYTES },
-    { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
-    { .name = "tensors_fell_back", .title = "in another format", .kind = COLUMN_INT },
-    { .name = "fits_instead", .title = "format that fits" },
-    { .name = "fits_bits_per_weight", .title = "its bits per weight", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "calibration", .title = "calibrated with" },
-    { .name = "bundled_text", .kind = COLUMN_BOOL },
-    { .name = "nmse", .title = "NMSE, mean", .kind = COLUMN_NUM, .digits = 8 },
-    { .name = "nmse_worst", .title = "NMSE, worst tensor", .kind = COLUMN_NUM, .digits = 8 },
-    { .name = "worst_tensor", .title = "worst tensor" },
-    { .name = "verified_tensors", .title = "tensors verified", .kind = COLUMN_INT },
-    { .name = "values_rounded", .title = "values rounded", .kind = COLUMN_INT },
-    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 9 },
-    { .name = "recover_steps", .title = "recovery steps", .kind = COLUMN_INT },
-    { .name = "recover_rate", .title = "learning rate", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "recover_tokens", .title = "tokens trained on", .kind = COLUMN_INT },
-    { .name = "recover_seconds", .title = "seconds of recovery", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "recover_bytes", .title = "memory of recovery", .kind = COLUMN_BYTES },
-    { .name = "kld_before", .title = "KLD before, nats", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_before_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_after", .title = "KLD after, nats", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_after_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "top1_before", .title = "same top-1 before %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "top1_after", .title = "same top-1 after %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "ppl_ratio_before", .title = "perplexity ratio before", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "ppl_ratio_after", .title = "perplexity ratio after", .kind = COLUMN_NUM, .digits = 5 },
-    { .name = "held_out_tokens", .title = "positions measured", .kind = COLUMN_INT },
-    { .name = "exported_as", .title = "exported as" },
-    { .name = "exported_matrices", .title = "matrices read back equal", .kind = COLUMN_INT },
-    { .name = "exported_copied", .title = "tensors copied unchanged", .kind = COLUMN_INT },
-    { .name = "exported_bytes", .title = "bytes of its weights", .kind = COLUMN_BYTES },
-    { .name = "exported_files", .title = "weight files", .kind = COLUMN_INT },
-    { .name = "threads", .title = "threads", .kind = COLUMN_INT },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "weights_s", .title = "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1 },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("path", "file"),
+    COL("source", "source"),
+    COL("recipe", "recipe"),
+    COL("formats", "formats"),
+    COL("weights", "weights", .kind = COLUMN_INT),
+    COL("file_bytes_before", "bytes before", .kind = COLUMN_BYTES),
+    COL("file_bytes", "bytes", .kind = COLUMN_BYTES),
+    COL("bits_per_weight", "bits per weight", .kind = COLUMN_NUM, .digits = 3),
+    COL("bits_quantized", "of quantized tensors", .kind = COLUMN_NUM, .digits = 3),
+    KEY("weight_bytes_before", .kind = COLUMN_BYTES),
+    KEY("weight_bytes", .kind = COLUMN_BYTES),
+    COL("tensors", "tensors", .kind = COLUMN_INT),
+    COL("tensors_quantized", "tensors quantized", .kind = COLUMN_INT),
+    COL("tensors_fell_back", "in another format", .kind = COLUMN_INT),
+    COL("fits_instead", "format that fits"),
+    COL("fits_bits_per_weight", "its bits per weight", .kind = COLUMN_NUM, .digits = 3),
+    COL("calibration", "calibrated with"),
+    KEY("bundled_text", .kind = COLUMN_BOOL),
+    COL("nmse", "NMSE, mean", .kind = COLUMN_NUM, .digits = 8),
+    COL("nmse_worst", "NMSE, worst tensor", .kind = COLUMN_NUM, .digits = 8),
+    COL("worst_tensor", "worst tensor"),
+    COL("verified_tensors", "tensors verified", .kind = COLUMN_INT),
+    COL("values_rounded", "values rounded", .kind = COLUMN_INT),
+    COL("largest_difference", "largest difference", .kind = COLUMN_NUM, .digits = 9),
+    COL("recover_steps", "recovery steps", RECOVERY(o.steps)),
+    COL("recover_rate", "learning rate", .digits = 6, RECOVERY(o.rate)),
+    COL("recover_tokens", "tokens trained on", RECOVERY(report.tokens)),
+    COL("recover_seconds", "seconds of recovery", .digits = 1, RECOVERY(report.seconds)),
+    COL("recover_bytes", "memory of recovery", .kind = COLUMN_BYTES),
+    COL("kld_before", "KLD before, nats", .digits = 6, RECOVERY(before.kld_mean)),
+    COL("kld_before_se", "+-", .digits = 6, RECOVERY(before.kld_se)),
+    COL("kld_after", "KLD after, nats", .digits = 6, RECOVERY(after.kld_mean)),
+    COL("kld_after_se", "+-", .digits = 6, RECOVERY(after.kld_se)),
+    COL("top1_before", "same top-1 before %", .scale = 100, .digits = 2, RECOVERY(before.top1_ratio)),
+    COL("top1_after", "same top-1 after %", .scale = 100, .digits = 2, RECOVERY(after.top1_ratio)),
+    COL("ppl_ratio_before", "perplexity ratio before", .digits = 5,
+        MEMBER_AS(struct recovery, before.log_ratio, LOG_RATIO)),
+    COL("ppl_ratio_after", "perplexity ratio after", .digits = 5,
+        MEMBER_AS(struct recovery, after.log_ratio, LOG_RATIO)),
+    COL("held_out_tokens", "positions measured", RECOVERY(held_out_tokens)),
+    COL("exported_as", "exported as"),
+    COL("exported_matrices", "matrices read back equal", .kind = COLUMN_INT),
+    COL("exported_copied", "tensors copied unchanged", .kind = COLUMN_INT),
+    COL("exported_bytes", "bytes of its weights", .kind = COLUMN_BYTES),
+    COL("exported_files", "weight files", .kind = COLUMN_INT),
+    COL("threads", "threads", .kind = COLUMN_INT),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 2),
+    COL("weights_s", "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1),
+    CAUTION_KEYS,
 };
 
-const struct document DOCUMENT_QUANTIZE = {
-    .schema = "qdyno.quantize/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "dry_run left_out[].name left_out[].format left_out[].reason",
-};
+DOCUMENT(QUANTIZE, "qdyno.quantize/1", COLUMNS, .record = true,
+         .members = "dry_run left_out[].name left_out[].format left_out[].reason");
 const struct document DOCUMENT_QUANTIZED_TENSORS = {
     .schema = "qdyno.quantized_tensors/1",
     .columns = RECIPE_TENSOR_COLUMNS,
@@ -267,9 +262,6 @@ static enum err_code source_check(struct quantizing *z, struct err *why)
 static enum err_code verify_check(const struct quantizing *z, struct err *why)
 {
     if (!args_has(z->a, "--verify")) return ERR_OK;
-    if (z->recovers)
-        return err_set(why, ERR_USAGE,
-                       "--verify and --recover exclude each other: recovery changes the values");
     for (int64_t i = 0; i < z->plan.count; i++)
         if (z->plan.tensors[i].quantized && format_bits_per_weight(z->plan.tensors[i].format) < 16)
             return err_set(
@@ -292,10 +284,7 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     z->exports = args_has(z->a, "--to");
-    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why)
-                       : args_has(z->a, "--shard-size")
-                           ? err_set(why, ERR_USAGE, "--shard-size needs --to: one GGUF file has no shards")
-                           : ERR_OK;
+    enum err_code rc = z->exports ? export_target_check(z->a, z->out, why) : ERR_OK;
     if (!rc) rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = model_file_open(&z->source, z->in, why);
@@ -360,10 +349,7 @@ static bool quantizing_on_recovery(void *ctx, const struct recovery_progress *p)
 {
     struct recovery_monitor *m = ctx;
     if (p->phase == RECOVERY_TRAINING)
-        progress_report(&m->progress,
-                        &(struct progress_figures){ .done = (double)p->done / (double)MAX(p->of, 1),
-                                                    .rate = NAN,
-                                                    .left_s = p->left_s },
+        progress_report(&m->progress, PROGRESS_AT((double)p->done / (double)MAX(p->of, 1), p->left_s),
                         "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->done,
                         (long long)p->of, p->loss, figure_duration(p->left_s).text);
     else
@@ -421,20 +407,8 @@ static enum err_code quantizing_measure(struct quantizing *z, struct gguf **made
 
 static void put_recovery(const struct recovery *r, json_t *row)
 {
-    json_put_int(row, "recover_steps", r->o.steps);
-    json_put_num(row, "recover_rate", r->o.rate);
-    json_put_int(row, "recover_tokens", r->report.tokens);
-    json_put_num(row, "recover_seconds", r->report.seconds);
+    document_put(&DOCUMENT_QUANTIZE, row, struct recovery, r);
     json_put_int(row, "recover_bytes", r->report.memory.parameters + r->report.memory.activations);
-    json_put_num(row, "kld_before", r->before.kld_mean);
-    json_put_num(row, "kld_before_se", r->before.kld_se);
-    json_put_num(row, "kld_after", r->after.kld_mean);
-    json_put_num(row, "kld_after_se", r->after.kld_se);
-    json_put_num(row, "top1_before", r->before.top1_ratio);
-    json_put_num(row, "top1_after", r->after.top1_ratio);
-    json_put_num(row, "ppl_ratio_before", exp(r->before.log_ratio));
-    json_put_num(row, "ppl_ratio_after", exp(r->after.log_ratio));
-    json_put_int(row, "held_out_tokens", r->held_out_tokens);
 }
 
 /* Sums over the tensors that were verified. */
@@ -474,8 +448,7 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     }
     json_put_int(row, "threads", z->threads);
     const bool known = !model_shape_read(&shape, z->source, NULL);
-    json_put_bool(row, "random_weights", known && shape.random_weights);
-    json_put_bool(row, "answers_unverified", known && shape.unknown);
+    cli_put_cautions(row, known && shape.random_weights, known && shape.unknown);
     json_put_bool(row, "bundled_text",
                   method_needs(&p) == CALIBRATION_NEEDED && !*config_text(&z->config, KNOB_CALIB));
     if (!made) return;
@@ -510,7 +483,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         sums = json_object();
     } else {
         table_init(&t, &DOCUMENT_QUANTIZE);
-        t.record = t.skip_absent = true;
+        t.skip_absent = true;
         sums = table_row(&t);
     }
     put_result(z, sums, made);
@@ -544,9 +517,7 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         table_note(&t, "exported: every matrix was read back with the same codes, scales and zero points");
     json_put_bool(t.extra, "dry_run", !made);
     if (tensors) json_put(t.extra, "file", sums);
-    const int status = cli_print(z->g, z->a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(z->g, z->a, &t, EXIT_DONE);
 }
 
 int command_quantize(const struct cli_global *g, const struct cli_args *a)

@@ -16,15 +16,11 @@ static enum export_kind kind_given(const struct cli_args *a)
 
 enum err_code export_target_check(const struct cli_args *a, const char *folder, struct err *why)
 {
-    static const char *const EXCLUDED[] = { "--recover", "--verify" };
     struct stat st;
     if (!lstat(folder, &st))
         return err_set(why, ERR_USAGE,
                        "'%s' exists: with --to, OUT is a new folder; name another one or remove it first",
                        folder);
-    for (size_t i = 0; i < COUNT_OF(EXCLUDED); i++)
-        if (args_has(a, EXCLUDED[i]))
-            return err_set(why, ERR_USAGE, "--to and %s exclude each other: leave one out", EXCLUDED[i]);
     if (args_has(a, "--shard-size") && !args_bytes(a, "--shard-size", 0))
         return err_set(why, ERR_USAGE, "--shard-size: expected at least 1 byte");
     if (!import_is_checkpoint(a->arg[0]))

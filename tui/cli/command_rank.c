@@ -3,10 +3,8 @@
 
 #include "engine/parallel/parallel.h"
 #include "engine/worker/worker.h"
-#include "telemetry/metrics/metrics.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/lib/lib.h"
 
 /* The integral of a sensor over time. Each reading is the sensor's mean since the reading before, so reading
  * times time adds up. */

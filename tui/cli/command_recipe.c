@@ -8,15 +8,11 @@
 #include <unistd.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
 #include "advisor/recipe/recipe.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RECIPE[] = {
@@ -49,46 +45,42 @@ const struct cli_flag FLAGS_RECIPE[] = {
 };
 /* clang-format on */
 
+#define FOUND(member) MEMBER(struct recipe_found, member)
 static const struct column COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "recipe", .title = "recipe" },
-    { .name = "bytes", .title = "weights", .kind = COLUMN_BYTES },
-    { .name = "file_bytes", .title = "file (estimate)", .kind = COLUMN_BYTES },
-    { .name = "kld", .title = "KL divergence", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_se", .title = "  +-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "top1_ratio", .title = "  same top-1 (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "uniform", .title = "best uniform format" },
-    { .name = "uniform_bytes", .title = "  weights", .kind = COLUMN_BYTES },
-    { .name = "uniform_kld", .title = "  KL divergence", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "uniform_kld_se", .title = "  +-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "uniform_top1_ratio", .kind = COLUMN_NUM },
-    { .name = "kld_difference", .title = "difference", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_difference_lower", .title = "  95 % from", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_difference_upper", .title = "  95 % to", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "kld_ratio", .title = "mixed / uniform", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "beats", .title = "proven closer to the model", .kind = COLUMN_BOOL },
-    { .name = "reason", .title = "reason" },
-    { .name = "check_windows", .title = "windows checked", .kind = COLUMN_INT },
-    { .name = "predicted_kld", .title = "losses of single tensors, sum", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "search_kld", .title = "loss of all together", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "measured", .title = "losses of single tensors measured", .kind = COLUMN_INT },
-    { .name = "estimated", .title = "  estimated", .kind = COLUMN_INT },
-    { .name = "basis" },
-    { .name = "basis_label", .title = "losses measured on" },
-    { .name = "model_sha256" },
-    { .name = "written", .title = "written to" },
-    { .name = "gguf", .title = "model written to" },
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("model", "model"),
+    COL("recipe", "recipe", FOUND(mixed.line)),
+    COL("bytes", "weights", .kind = COLUMN_BYTES, FOUND(mixed.bytes)),
+    COL("file_bytes", "file (estimate)", .kind = COLUMN_BYTES, FOUND(mixed.file_bytes)),
+    COL("kld", "KL divergence", .digits = 6, FOUND(mixed.kld)),
+    COL("kld_se", " +-", .digits = 6, FOUND(mixed.kld_se)),
+    COL("top1_ratio", " same top-1 (%)", .scale = 100, .digits = 2, FOUND(mixed.top1_ratio)),
+    COL("uniform", "best uniform format"),
+    COL("uniform_bytes", " weights", .kind = COLUMN_BYTES),
+    COL("uniform_kld", " KL divergence", .kind = COLUMN_NUM, .digits = 6),
+    COL("uniform_kld_se", " +-", .kind = COLUMN_NUM, .digits = 6),
+    KEY("uniform_top1_ratio", .kind = COLUMN_NUM),
+    COL("kld_difference", "difference", .digits = 6, FOUND(difference.estimate)),
+    COL("kld_difference_lower", " 95 % from", .digits = 6, FOUND(difference.lower)),
+    COL("kld_difference_upper", " 95 % to", .digits = 6, FOUND(difference.upper)),
+    COL("kld_ratio", "mixed / uniform", .kind = COLUMN_NUM, .digits = 3),
+    COL("beats", "proven closer to the model", FOUND(beats)),
+    COL("reason", "reason", FOUND(reason)),
+    COL("check_windows", "windows checked", FOUND(windows)),
+    COL("predicted_kld", "losses of single tensors, sum", .digits = 6, FOUND(predicted_kld)),
+    COL("search_kld", "loss of all together", .digits = 6, FOUND(search_kld)),
+    COL("tensors", "tensors", FOUND(tensors)),
+    COL("measured", "losses of single tensors measured", FOUND(measured)),
+    COL("estimated", " estimated", FOUND(estimated)),
+    KEY("basis", FOUND(basis)),
+    COL("basis_label", "losses measured on"),
+    KEY("model_sha256", FOUND(model_sha256)),
+    COL("written", "written to"),
+    COL("gguf", "model written to"),
+    KEY("random_weights", FOUND(random_weights)),
+    KEY("answers_unverified", FOUND(answers_unverified)),
 };
 
-const struct document DOCUMENT_RECIPE = {
-    .schema = "qdyno.recipe/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(RECIPE, "qdyno.recipe/1", COLUMNS, .record = true);
 
 struct searching {
     const struct cli_global *g;
@@ -220,12 +212,7 @@ static enum err_code write_gguf(struct searching *x, struct err *why)
  * compare with. */
 static void put_figures(json_t *row, const struct recipe_found *f)
 {
-    json_put_str(row, "recipe", f->mixed.line);
-    json_put_int(row, "bytes", f->mixed.bytes);
-    json_put_int(row, "file_bytes", f->mixed.file_bytes);
-    json_put_num(row, "kld", f->mixed.kld);
-    json_put_num(row, "kld_se", f->mixed.kld_se);
-    json_put_num(row, "top1_ratio", f->mixed.top1_ratio);
+    document_put(&DOCUMENT_RECIPE, row, struct recipe_found, f);
     if (*f->uniform.line) {
         json_put_str(row, "uniform", f->uniform.line);
         json_put_int(row, "uniform_bytes", f->uniform.bytes);
@@ -234,11 +221,6 @@ static void put_figures(json_t *row, const struct recipe_found *f)
         json_put_num(row, "uniform_top1_ratio", f->uniform.top1_ratio);
         json_put_num(row, "kld_ratio", f->mixed.kld / f->uniform.kld);
     }
-    json_put_num(row, "kld_difference", f->difference.estimate);
-    json_put_num(row, "kld_difference_lower", f->difference.lower);
-    json_put_num(row, "kld_difference_upper", f->difference.upper);
-    json_put_num(row, "predicted_kld", f->predicted_kld);
-    json_put_num(row, "search_kld", f->search_kld);
 }
 
 /* Status 1 only where the mix is worse for certain: its whole interval is above 0. */
@@ -306,25 +288,14 @@ static int searching_print(const struct searching *x)
 {
     const struct recipe_found *f = &x->found;
     struct table t;
-    table_init(&t, &DOCUMENT_RECIPE);
-    t.record = t.skip_absent = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_RECIPE);
+    t.skip_absent = true;
     json_put_str(row, "model", x->model);
     put_figures(row, f);
-    json_put_bool(row, "beats", f->beats);
-    json_put_str(row, "reason", *f->reason ? f->reason : NULL);
-    json_put_int(row, "check_windows", f->windows);
-    json_put_int(row, "tensors", f->tensors);
-    json_put_int(row, "measured", f->measured);
-    json_put_int(row, "estimated", f->estimated);
     char basis[2 * TEXT_LABEL];
-    json_put_str(row, "basis", f->basis);
     json_put_str(row, "basis_label", quality_basis_label(basis, sizeof basis, f->basis));
-    json_put_str(row, "model_sha256", f->model_sha256);
     json_put_str(row, "written", x->written);
     json_put_str(row, "gguf", x->gguf);
-    json_put_bool(row, "random_weights", f->random_weights);
-    json_put_bool(row, "answers_unverified", f->answers_unverified);
     if (!f->beats && (args_has(x->a, "--out") || args_has(x->a, "--gguf")))
         table_note(&t, "nothing was written, because the recipe is not better than the uniform format");
     if (f->measured + f->estimated < f->of || f->estimated)
@@ -336,9 +307,7 @@ static int searching_print(const struct searching *x)
     cli_note_cautions(&t, f->random_weights, f->answers_unverified);
     searching_summarize(&t, x);
     searching_close(&t, x);
-    const int status = cli_print(x->g, x->a, &t, found_status(f));
-    table_done(&t);
-    return status;
+    return cli_finish(x->g, x->a, &t, found_status(f));
 }
 
 int command_recipe(const struct cli_global *g, const struct cli_args *a)

@@ -3,13 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "engine/config/config.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 
@@ -43,12 +38,8 @@ static const struct column COLUMNS[] = {
     { .name = "reproduction", .title = "verdict" },
 };
 
-const struct document DOCUMENT_REPLAY = {
-    .schema = "qdyno.replay/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "run replay_of margin verdict reason load changes[].*",
-};
+DOCUMENT(REPLAY, "qdyno.replay/1", COLUMNS,
+         .members = "run replay_of margin verdict reason load changes[].*");
 
 static enum err_code spec_read(struct experiment_spec *s, const struct run_row *run, struct err *why)
 {

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "db/db.h"
 #include "tui/cli/command_report_all.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "advisor/predict/predict.h"
-#include "db/db.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"

@@ -9,14 +9,10 @@
 #include "advisor/outcome/outcome.h"
 #include "advisor/run/run.h"
 #include "engine/chat/chat.h"
-#include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
-#include "engine/text/text.h"
-#include "telemetry/machine/machine.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {
@@ -28,10 +24,10 @@ const struct cli_flag FLAGS_RUN[] = {
       .help = "tokens to generate; default 128, with --chat 1024 an answer" },
     { .name = "--chat",
       .help = "the text is a message: the model's chat template turns it into a prompt; without -p and -f, read messages from standard input, one a line" },
-    { .name = "--system", .value = "TEXT", .help = "with --chat: the system message" },
-    { .name = "--template", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
-    { .name = "--tools", .value = "FILE", .help = "with --chat: tools to offer, a JSON list as templates expect it" },
-    { .name = "--chat-template-kwargs", .value = "JSON",
+    { .name = "--system", .needs = "--chat", .value = "TEXT", .help = "with --chat: the system message" },
+    { .name = "--template", .needs = "--chat", .value = "NAME|FILE", .help = "with --chat: a chat template instead of the model's: built in (see `qdyno help template`), or a Jinja file" },
+    { .name = "--tools", .needs = "--chat", .value = "FILE", .help = "with --chat: tools to offer, a JSON list as templates expect it" },
+    { .name = "--chat-template-kwargs", .needs = "--chat", .value = "JSON",
       .help = "with --chat: variables for the template, e.g. '{\"enable_thinking\": false}'" },
     FLAG_CONFIG_ROW,
     { .name = "--temp", .value = "T", .kind = FLAG_NUM, .max = 100,
@@ -145,15 +141,8 @@ static enum err_code generation_open_model(struct generation *x, const struct cl
     gguf_close(file);
     if (!rc) {
         int64_t given = config_int(&c, KNOB_CTX), need = x->prompt.n + x->wanted + 1;
-        struct model_options o = { .path = path,
-                                   .config = &c,
-                                   .ctx = given || x->chat.interactive ? 0 : (int)need,
-                                   .sequences = 1,
-                                   .log = &x->g->log,
-                                   .progress = cli_open_goes_on,
-                                   .progress_arg = (void *)x->g };
         x->trace.load.from_ns = clock_ns();
-        rc = shapes_model_open(&x->model, &o, why);
+        rc = cli_model_open(&x->model, x->g, path, &c, given || x->chat.interactive ? 0 : (int)need, why);
         if (!rc && model_plan(x->model)->gpu_layers)
             rc = model_warm(x->model, why); /* compiles the OpenCL kernels now, not during prefill */
         x->trace.load.to_ns = clock_ns();
@@ -283,25 +272,20 @@ static enum err_code generation_decode(struct generation *x, struct err *why)
 }
 
 static const struct column COLUMNS[] = {
-    { .name = "text", .title = "text" },
-    { .name = "stopped", .title = "stopped by" },
-    { .name = "prompt_tokens", .title = "prompt tokens", .kind = COLUMN_INT },
-    { .name = "gen_tokens", .title = "generated tokens", .kind = COLUMN_INT },
+    COL("text", "text"),
+    COL("stopped", "stopped by"),
+    COL("prompt_tokens", "prompt tokens", .kind = COLUMN_INT),
+    COL("gen_tokens", "generated tokens", .kind = COLUMN_INT),
     { .metric = &METRICS[METRIC_LOAD_TIME], .title = "load (s)", .digits = 3 },
-    { .name = "prefill_s", .title = "prefill (s)", .kind = COLUMN_NUM, .digits = 3 },
+    COL("prefill_s", "prefill (s)", .kind = COLUMN_NUM, .digits = 3),
     { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill (tokens/s)", .digits = 1 },
-    { .name = "decode_s", .title = "decode (s)", .kind = COLUMN_NUM, .digits = 3 },
+    COL("decode_s", "decode (s)", .kind = COLUMN_NUM, .digits = 3),
     { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode (tokens/s)", .digits = 1 },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("random_weights", "random weights", .kind = COLUMN_BOOL),
+    KEY("answers_unverified", .kind = COLUMN_BOOL),
 };
 
-const struct document DOCUMENT_RUN = {
-    .schema = "qdyno.run/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(RUN, "qdyno.run/1", COLUMNS, .record = true);
 
 /* The end of a text that was printed while it was made, and its timings. */
 static void generation_finish_text(struct generation *x, double prefill_rate, double decode_rate)
@@ -326,9 +310,7 @@ static int generation_print(struct generation *x, const struct cli_args *a)
         return EXIT_DONE;
     }
     struct table t;
-    table_init(&t, &DOCUMENT_RUN);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_RUN);
     json_put_str(row, "text", str_text(&x->text));
     json_put_str(row, "stopped", x->stopped);
     json_put_int(row, "prompt_tokens", x->prompt.n);
@@ -338,11 +320,8 @@ static int generation_print(struct generation *x, const struct cli_args *a)
     row_put_metric(row, METRIC_PREFILL_RATE, prefill_rate);
     json_put_num(row, "decode_s", x->decode_s);
     row_put_metric(row, METRIC_DECODE_RATE, decode_rate);
-    json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
-    json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
-    int status = cli_print(x->g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    cli_put_cautions(row, model_shape(x->model)->random_weights, model_shape(x->model)->unknown > 0);
+    return cli_finish(x->g, a, &t, EXIT_DONE);
 }
 
 /* Sends the timings to the collector. The text is already printed, so a failure changes only the exit status.
@@ -416,12 +395,7 @@ static enum err_code chat_start(struct generation *x)
 static enum err_code chat_read_flags(struct generation *x, const struct cli_args *a, const char *text,
                                      size_t n, struct err *why)
 {
-    static const char *const NEED_CHAT[] = { "--system", "--template", "--tools", "--chat-template-kwargs" };
     const char *extra = args_text(a, "--chat-template-kwargs", NULL), *tools = args_text(a, "--tools", NULL);
-    for (size_t i = 0; i < COUNT_OF(NEED_CHAT) && !x->chat.on; i++)
-        if (args_has(a, NEED_CHAT[i]))
-            return err_set(why, ERR_USAGE, "%s needs --chat: without it the text is used as it is",
-                           NEED_CHAT[i]);
     if (!x->chat.on) return ERR_OK;
     if (text && strlen(text) != n)
         return err_set(why, ERR_USAGE, "the message contains a NUL byte after %zu bytes: expected text",

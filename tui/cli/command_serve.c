@@ -48,21 +48,16 @@ const struct cli_flag FLAGS_SERVE[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "url", .title = "serving" },
-    { .name = "model", .title = "model" },
-    { .name = "chat", .title = "chat", .kind = COLUMN_BOOL },
-    { .name = "ctx_tokens", .title = "context (tokens)", .kind = COLUMN_INT },
-    { .name = "max_sequences", .title = "at a time", .kind = COLUMN_INT },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    COL("url", "serving"),
+    COL("model", "model"),
+    COL("chat", "chat", .kind = COLUMN_BOOL),
+    COL("ctx_tokens", "context (tokens)", .kind = COLUMN_INT),
+    COL("max_sequences", "at a time", .kind = COLUMN_INT),
+    COL("random_weights", "random weights", .kind = COLUMN_BOOL),
+    KEY("answers_unverified", .kind = COLUMN_BOOL),
 };
 
-const struct document DOCUMENT_SERVE = {
-    .schema = "qdyno.serve/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(SERVE, "qdyno.serve/1", COLUMNS, .record = true);
 
 /* What the command holds until it ends. */
 struct serving_command {
@@ -178,16 +173,13 @@ static int address_print(const struct serving_command *x, const struct cli_globa
     struct server_state state;
     server_read(x->server, &state);
     serve_url(&url, args_text(a, "--host", SERVE_HOST), port);
-    table_init(&t, &DOCUMENT_SERVE);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_SERVE);
     json_put_str(row, "url", str_text(&url));
     json_put_str(row, "model", x->name);
     json_put_bool(row, "chat", state.has_chat);
     json_put_int(row, "ctx_tokens", state.ctx);
     json_put_int(row, "max_sequences", config_int(model_config(x->model), KNOB_MAX_SEQUENCES));
-    json_put_bool(row, "random_weights", model_shape(x->model)->random_weights);
-    json_put_bool(row, "answers_unverified", model_shape(x->model)->unknown > 0);
+    cli_put_cautions(row, model_shape(x->model)->random_weights, model_shape(x->model)->unknown > 0);
     const int status = cli_print_now(g, a, &t, EXIT_DONE);
     table_done(&t);
     str_free(&url);

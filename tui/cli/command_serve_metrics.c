@@ -4,12 +4,9 @@
 
 #include "advisor/outcome/outcome.h"
 #include "telemetry/export/export.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/otlp/otlp.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
@@ -33,18 +30,13 @@ enum { DEFAULT_PORT = 9470, WAIT_NS = 50 * 1000 * 1000 };
 static const double SEND_EVERY_S = 15;
 
 static const struct column COLUMNS[] = {
-    { .name = "url", .title = "serving" },
-    { .name = "listen", .title = "on address" },
-    { .name = "port", .title = "port", .kind = COLUMN_INT },
-    { .name = "database", .title = "database" },
+    COL("url", "serving"),
+    COL("listen", "on address"),
+    COL("port", "port", .kind = COLUMN_INT),
+    COL("database", "database"),
 };
 
-const struct document DOCUMENT_SERVE_METRICS = {
-    .schema = "qdyno.serve-metrics/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(SERVE_METRICS, "qdyno.serve-metrics/1", COLUMNS, .record = true);
 
 /* Prints the address, which a script that asked for port 0 needs. */
 static int address_print(const struct cli_global *g, const struct cli_args *a, const char *listen, int port,
@@ -54,9 +46,7 @@ static int address_print(const struct cli_global *g, const struct cli_args *a, c
     struct str url = { 0 };
     const bool v6 = strchr(listen, ':') != NULL;
     str_printf(&url, "http://%s%s%s:%d/metrics", v6 ? "[" : "", listen, v6 ? "]" : "", port);
-    table_init(&t, &DOCUMENT_SERVE_METRICS);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_SERVE_METRICS);
     json_put_str(row, "url", str_text(&url));
     json_put_str(row, "listen", listen);
     json_put_int(row, "port", port);

@@ -17,12 +17,7 @@ static const struct column COLUMNS[] = {
     { .name = "moved" },
 };
 
-const struct document DOCUMENT_CAUSES = {
-    .schema = "qdyno.causes/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "cells run.*",
-};
+DOCUMENT(CAUSES, "qdyno.causes/1", COLUMNS, .members = "cells run.*");
 
 json_t *moved_to_json(const struct moved *m, int n, int at)
 {

@@ -6,7 +6,6 @@
 
 #include "engine/train/train.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_STORIES[] = {
@@ -23,17 +22,13 @@ const struct cli_flag FLAGS_STORIES[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "nats", .title = "nats", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "chars", .title = "characters", .kind = COLUMN_INT },
-    { .name = "told", .title = "valid characters", .kind = COLUMN_INT },
-    { .name = "story", .title = "story" },
+    COL("nats", "nats", .kind = COLUMN_NUM, .digits = 2),
+    COL("chars", "characters", .kind = COLUMN_INT),
+    COL("told", "valid characters", .kind = COLUMN_INT),
+    COL("story", "story"),
 };
 
-const struct document DOCUMENT_STORIES = {
-    .schema = "qdyno.stories/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-};
+DOCUMENT(STORIES, "qdyno.stories/1", COLUMNS);
 
 static void table_add_story(struct table *t, const char *text, size_t n, double log_probability, size_t told)
 {
@@ -105,8 +100,7 @@ int command_stories(const struct cli_global *g, const struct cli_args *a)
     if (rc)
         status = cli_fail(a, &why);
     else if (judging || g->output != OUTPUT_MD)
-        status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+        status = cli_finish(g, a, &t, EXIT_DONE);
     corpus_close(c);
     return status;
 }

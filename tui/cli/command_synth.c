@@ -9,7 +9,6 @@
 #include "engine/synth/synth.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {
@@ -29,58 +28,40 @@ const struct cli_flag FLAGS_SYNTH[] = {
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "arch", .title = "architecture" },
-    { .name = "shape", .title = "shape" },
-    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
-    { .name = "format", .title = "format" },
-    { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
+    COL("path", "file"),
+    COL("arch", "architecture"),
+    COL("shape", "shape"),
+    COL("layers", "layers", .kind = COLUMN_INT),
+    COL("format", "format"),
+    COL("file_bytes", "bytes", .kind = COLUMN_BYTES),
+    COL("seconds", "seconds", .kind = COLUMN_NUM, .digits = 1),
 };
 
-const struct document DOCUMENT_SYNTH = {
-    .schema = "qdyno.synth/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-};
+DOCUMENT(SYNTH, "qdyno.synth/1", COLUMNS, .record = true);
 
+#define SHAPE(member) MEMBER(struct synth_shape, member)
 static const struct column SHAPE_COLUMNS[] = {
-    { .name = "shape", .title = "shape" },
-    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
-    { .name = "embd", .title = "width", .kind = COLUMN_INT },
-    { .name = "ff", .title = "feed-forward", .kind = COLUMN_INT },
-    { .name = "heads", .title = "heads", .kind = COLUMN_INT },
-    { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
-    { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
-    { .name = "ctx", .title = "context", .kind = COLUMN_INT },
-    { .name = "experts", .title = "experts", .kind = COLUMN_INT },
-    { .name = "experts_used", .title = "used", .kind = COLUMN_INT },
-    { .name = "arch", .title = "architecture" },
-    { .name = "help", .title = "purpose" },
+    COL("shape", "shape", SHAPE(name)),
+    COL("layers", "layers", SHAPE(layers)),
+    COL("embd", "width", SHAPE(embd)),
+    COL("ff", "feed-forward", SHAPE(ff)),
+    COL("heads", "heads", SHAPE(heads)),
+    COL("kv_heads", "KV heads", SHAPE(kv_heads)),
+    COL("vocab", "vocabulary", SHAPE(vocab)),
+    COL("ctx", "context", SHAPE(ctx)),
+    COL("experts", "experts", SHAPE(experts)),
+    COL("experts_used", "used", SHAPE(experts_used)),
+    COL("arch", "architecture"),
+    COL("help", "purpose", SHAPE(help)),
 };
 
-const struct document DOCUMENT_SHAPES = {
-    .schema = "qdyno.shapes/1",
-    .columns = SHAPE_COLUMNS,
-    .n_columns = COUNT_OF(SHAPE_COLUMNS),
-};
+DOCUMENT(SHAPES, "qdyno.shapes/1", SHAPE_COLUMNS);
 
 static void list_shape(struct table *t, const struct synth_shape *s)
 {
     json_t *row = table_row(t);
-    json_put_str(row, "shape", s->name);
-    json_put_int(row, "layers", s->layers);
-    json_put_int(row, "embd", s->embd);
-    json_put_int(row, "ff", s->ff);
-    json_put_int(row, "heads", s->heads);
-    json_put_int(row, "kv_heads", s->kv_heads);
-    json_put_int(row, "vocab", s->vocab);
-    json_put_int(row, "ctx", s->ctx);
-    json_put_int(row, "experts", s->experts);
-    json_put_int(row, "experts_used", s->experts_used);
+    document_put(&DOCUMENT_SHAPES, row, struct synth_shape, s);
     json_put_str(row, "arch", s->arch ? s->arch : "any");
-    json_put_str(row, "help", s->help);
 }
 
 static int list_shapes(const struct cli_global *g, const struct cli_args *a)
@@ -89,9 +70,7 @@ static int list_shapes(const struct cli_global *g, const struct cli_args *a)
     table_init(&t, &DOCUMENT_SHAPES);
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) list_shape(&t, &SYNTH_SHAPES[i]);
     for (size_t i = 0; i < SYNTH_PRESET_COUNT; i++) list_shape(&t, &SYNTH_PRESETS[i]);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 static enum err_code find_shape(const struct synth_shape **out, const char *name, struct err *why)
@@ -143,8 +122,7 @@ static enum err_code check_arch(const struct synth_options *o, struct err *why)
 
 static void synth_on_progress(void *ctx, double done)
 {
-    progress_report(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                    "writing %.0f %%", done * 100);
+    progress_report(ctx, PROGRESS_AT(done, NAN), "writing %.0f %%", done * 100);
 }
 
 int command_synth(const struct cli_global *g, const struct cli_args *a)
@@ -173,9 +151,7 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     if (rc) return cli_fail(a, &why);
     struct table t;
     struct stat st;
-    table_init(&t, &DOCUMENT_SYNTH);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_SYNTH);
     json_put_str(row, "path", a->arg[0]);
     json_put_str(row, "arch", synth_arch_name(&o));
     json_put_str(row, "shape", o.shape->name);
@@ -186,7 +162,5 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     if (synth_expert_format(&o) != o.format)
         table_note(&t, "The experts' matrices are in %s.", synth_expert_format(&o)->name);
     table_note(&t, "%s", RANDOM_WEIGHTS);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }

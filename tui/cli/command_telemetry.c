@@ -8,22 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/gpu/gpu.h"
-#include "telemetry/metrics/metrics.h"
 #include "telemetry/recording/recording.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_TELEMETRY[] = {
     { .name = "--follow", .help = "write rows until Ctrl-C; -o csv (default) or jsonl" },
-    { .name = "--interval", .value = "MS", .kind = FLAG_INT, .min = 10, .max = SAMPLER_PERIOD_MAX_MS,
+    { .name = "--interval", .needs = "--follow", .value = "MS", .kind = FLAG_INT, .min = 10, .max = SAMPLER_PERIOD_MAX_MS,
       .help = "with --follow: milliseconds between rows, 10 to 60000; default 1000" },
-    { .name = "--count", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1e9,
+    { .name = "--count", .needs = "--follow", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1e9,
       .help = "with --follow: end after N rows" },
-    { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
+    { .name = "--for", .needs = "--follow", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "with --follow: end after this time, e.g. 10s" },
     { .name = "--metrics", .value = "A,B,...", .help = "only these sensors, in this order; default: all" },
     { .name = "--pid", .value = "PID", .kind = FLAG_INT, .min = 1, .max = INT32_MAX,
@@ -65,26 +62,23 @@ static enum err_code sensors_choose(struct chosen *c, const struct cli_args *a, 
 
 /* ---------------------------------------------------------------- one reading */
 
+#define SENSOR(member) MEMBER(struct metric, member)
 static const struct column COLUMNS[] = {
-    { .name = "name", .title = "sensor" },
-    { .name = "value", .kind = COLUMN_NUM },
-    { .name = "text", .title = "value" },
-    { .name = "unit" },
-    { .name = "period_ms", .title = "period ms", .kind = COLUMN_INT },
-    { .name = "least_period_ms", .kind = COLUMN_INT },
-    { .name = "source", .title = "source" },
-    { .name = "state" },
-    { .name = "absent" },
-    { .name = "help", .title = "meaning" },
+    COL("name", "sensor", SENSOR(name)),
+    KEY("value", .kind = COLUMN_NUM),
+    COL("text", "value"),
+    KEY("unit", SENSOR(unit)),
+    COL("period_ms", "period ms", .kind = COLUMN_INT),
+    KEY("least_period_ms", SENSOR(least_ms)),
+    COL("source", "source", SENSOR(reads)),
+    KEY("state"),
+    KEY("absent"),
+    COL("help", "meaning", SENSOR(help)),
 };
 
-const struct document DOCUMENT_TELEMETRY = {
-    .schema = "qdyno.telemetry/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .members = "cores[].busy_ratio cores[].frequency_hertz energy[].domain energy[].joules gpus[].* "
-               "read_s",
-};
+DOCUMENT(TELEMETRY, "qdyno.telemetry/1", COLUMNS,
+         .members = "cores[].busy_ratio cores[].frequency_hertz energy[].domain energy[].joules gpus[].* "
+                    "read_s");
 
 /* "81.7k", "2.91G": three digits. */
 static const char *count_text(double v, const char *unit, char *buf, size_t size)
@@ -147,16 +141,12 @@ static void table_fill_row(json_t *row, const struct telemetry *t, const struct 
     char text[64];
     bool denied;
     telemetry_absence(t, id, &denied);
-    json_put_str(row, "name", m->name);
+    document_put(&DOCUMENT_TELEMETRY, row, struct metric, m);
     sensor_put_value(row, "value", id, v);
     json_put_str(row, "text", isnan(v) ? NULL : sensor_value_text(v, m->unit, text, sizeof text));
-    json_put_str(row, "unit", m->unit);
     json_put_int(row, "period_ms", p->ms[id] ? p->ms[id] : m->period_ms);
-    json_put_int(row, "least_period_ms", m->least_ms);
-    json_put_str(row, "source", m->reads);
     json_put_str(row, "state", !isnan(v) ? "ok" : denied ? "denied" : "absent");
     json_put_str(row, "absent", isnan(v) ? absence_text(t, id) : NULL);
-    json_put_str(row, "help", m->help);
 }
 
 /* For people: sensors that are missing for the same reason share one note. */
@@ -185,10 +175,9 @@ static json_t *cores_json(const struct telemetry *t)
     json_t *list = json_array();
     telemetry_core_hertz(t, hertz, COUNT_OF(hertz));
     for (int i = 0; i < n; i++) {
-        json_t *core = json_object();
+        json_t *core = list_row(list);
         json_put_num(core, "busy_ratio", busy[i]);
         json_put_num(core, "frequency_hertz", hertz[i]);
-        json_array_append_new(list, core);
     }
     return list;
 }
@@ -199,10 +188,9 @@ static json_t *energy_json(const struct telemetry *t)
     const int n = telemetry_energy(t, e, COUNT_OF(e));
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
-        json_t *domain = json_object();
+        json_t *domain = list_row(list);
         json_put_str(domain, "domain", e[i].domain);
         json_put_num(domain, "joules", e[i].joules);
-        json_array_append_new(list, domain);
     }
     return list;
 }
@@ -286,8 +274,7 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
     json_put_num(table.extra, "read_s", read_s);
     table_note(&table, "%d of %d sensors answer; reading all of them took %.2f ms", have, c->n, read_s * 1e3);
     table_note_absent(&table, t, c, value);
-    const int status = cli_print(g, a, &table, EXIT_DONE);
-    table_done(&table);
+    const int status = cli_finish(g, a, &table, EXIT_DONE);
     telemetry_close(t);
     return status;
 }
@@ -296,15 +283,11 @@ static int telemetry_print(const struct cli_global *g, const struct cli_args *a,
 
 /* After these a row of --follow has a column for each chosen sensor. */
 static const struct column ROW_COLUMNS[] = {
-    { .name = "time", .title = "time" },
-    { .name = "monotonic_s", .title = "monotonic_s", .kind = COLUMN_NUM },
+    COL("time", "time"),
+    COL("monotonic_s", "monotonic_s", .kind = COLUMN_NUM),
 };
 
-const struct document DOCUMENT_TELEMETRY_ROW = {
-    .schema = "qdyno.telemetry_row/1",
-    .columns = ROW_COLUMNS,
-    .n_columns = COUNT_OF(ROW_COLUMNS),
-};
+DOCUMENT(TELEMETRY_ROW, "qdyno.telemetry_row/1", ROW_COLUMNS);
 
 struct follow {
     const struct cli_global *g;
@@ -431,13 +414,9 @@ static int telemetry_follow(const struct cli_global *g, const struct cli_args *a
 
 static enum err_code flags_check(const struct cli_global *g, const struct cli_args *a, struct err *why)
 {
-    static const char *const ONLY_FOLLOWING[] = { "--interval", "--count", "--for" };
     const bool rows = g->output == OUTPUT_CSV || g->output == OUTPUT_JSONL;
     if (args_has(a, "--follow") && g->output_given && !rows)
         return err_set(why, ERR_USAGE, "-o %s: expected csv or jsonl with --follow", OUTPUT_NAMES[g->output]);
-    for (size_t i = 0; i < COUNT_OF(ONLY_FOLLOWING); i++)
-        if (args_has(a, ONLY_FOLLOWING[i]) && !args_has(a, "--follow"))
-            return err_set(why, ERR_USAGE, "%s needs --follow", ONLY_FOLLOWING[i]);
     const int pid = (int)args_int(a, "--pid", 0);
     if (pid && !args_has(a, "--machine") && kill(pid, 0) && errno == ESRCH)
         return err_set(why, ERR_USAGE, "--pid %d: no such process", pid);

@@ -5,7 +5,6 @@
 
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
-#include "engine/text/text.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/config.h"
 #include "engine/train/train.h"
 #include "kernels/kernels.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/widgets/widgets.h"
 
 /* clang-format off */
@@ -66,36 +64,30 @@ const struct cli_flag FLAGS_TRAIN[] = {
 };
 /* clang-format on */
 
+#define REPORT(member) MEMBER(struct train_report, member)
 static const struct column COLUMNS[] = {
-    { .name = "path", .title = "file" },
-    { .name = "params", .title = "parameters", .kind = COLUMN_INT },
-    { .name = "steps", .title = "steps", .kind = COLUMN_INT },
-    { .name = "skipped", .title = "steps skipped (overflow)", .kind = COLUMN_INT },
-    { .name = "tokens", .title = "tokens trained on", .kind = COLUMN_INT },
-    { .name = "loss", .title = "loss, nats per token", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "held_out_nats", .title = "held-out loss, nats per token", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "floor_nats",
-      .title = "entropy of the language, nats per token",
-      .kind = COLUMN_NUM,
-      .digits = 4 },
-    { .name = "held_out_ppl", .title = "held-out perplexity", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "floor_ppl", .title = "best possible perplexity", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "chars_per_token", .title = "characters per token", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "train_tok_s", .title = "tokens/s", .kind = COLUMN_NUM },
-    { .name = "peak_bytes", .title = "peak memory", .kind = COLUMN_BYTES },
-    { .name = "parameter_bytes", .title = "parameters and gradients", .kind = COLUMN_BYTES },
-    { .name = "activation_bytes", .title = "activations", .kind = COLUMN_BYTES },
-    { .name = "resumed", .title = "continued from OUT.train", .kind = COLUMN_BOOL },
+    COL("path", "file"),
+    COL("params", "parameters", REPORT(params)),
+    COL("steps", "steps", REPORT(steps)),
+    COL("skipped", "steps skipped (overflow)", REPORT(skipped)),
+    COL("tokens", "tokens trained on", REPORT(tokens)),
+    COL("loss", "loss, nats per token", .digits = 4, REPORT(loss)),
+    COL("held_out_nats", "held-out loss, nats per token", .digits = 4, REPORT(held_out)),
+    COL("floor_nats", "entropy of the language, nats per token", .digits = 4, REPORT(floor)),
+    COL("held_out_ppl", "held-out perplexity", .digits = 4,
+        MEMBER_AS(struct train_report, held_out, LOG_RATIO)),
+    COL("floor_ppl", "best possible perplexity", .digits = 4,
+        MEMBER_AS(struct train_report, floor, LOG_RATIO)),
+    COL("chars_per_token", "characters per token", .digits = 2, REPORT(characters)),
+    COL("seconds", "seconds", .digits = 1, REPORT(seconds)),
+    COL("train_tok_s", "tokens/s", REPORT(tokens_s)),
+    COL("peak_bytes", "peak memory", .kind = COLUMN_BYTES, REPORT(peak_bytes)),
+    COL("parameter_bytes", "parameters and gradients", .kind = COLUMN_BYTES, REPORT(memory.parameters)),
+    COL("activation_bytes", "activations", .kind = COLUMN_BYTES, REPORT(memory.activations)),
+    COL("resumed", "continued from OUT.train", REPORT(resumed)),
 };
 
-const struct document DOCUMENT_TRAIN = {
-    .schema = "qdyno.train/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "losses[]",
-};
+DOCUMENT(TRAIN, "qdyno.train/1", COLUMNS, .record = true, .members = "losses[]");
 
 /* ---------------------------------------------------------------- options */
 
@@ -224,31 +216,12 @@ static json_t *losses_json(const struct train_report *r)
 static int report_print(const struct cli_global *g, const struct cli_args *a, const struct train_report *r)
 {
     struct table t;
-    table_init(&t, &DOCUMENT_TRAIN);
-    t.record = true;
-    json_t *row = table_row(&t);
+    json_t *row = table_record(&t, &DOCUMENT_TRAIN);
     json_put_str(row, "path", a->arg[0]);
-    json_put_int(row, "params", r->params);
-    json_put_int(row, "steps", r->steps);
-    json_put_int(row, "skipped", r->skipped);
-    json_put_int(row, "tokens", r->tokens);
-    json_put_num(row, "loss", r->loss);
-    json_put_num(row, "held_out_nats", r->held_out);
-    json_put_num(row, "floor_nats", r->floor);
-    json_put_num(row, "held_out_ppl", exp(r->held_out));
-    json_put_num(row, "floor_ppl", exp(r->floor));
-    json_put_num(row, "chars_per_token", r->characters);
-    json_put_num(row, "seconds", r->seconds);
-    json_put_num(row, "train_tok_s", r->tokens_s);
-    json_put_int(row, "peak_bytes", r->peak_bytes);
-    json_put_int(row, "parameter_bytes", r->memory.parameters);
-    json_put_int(row, "activation_bytes", r->memory.activations);
-    json_put_bool(row, "resumed", r->resumed);
+    document_put(&DOCUMENT_TRAIN, row, struct train_report, r);
     json_put(t.extra, "losses", losses_json(r));
     plot_losses(&t, r);
-    int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
 int command_train(const struct cli_global *g, const struct cli_args *a)

@@ -6,18 +6,13 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
 #include "advisor/tune/tune.h"
-#include "engine/config/config.h"
 #include "engine/import/import.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_tune_keep.h"
 #include "tui/cli/command_tune_notes.h"
 #include "tui/cli/command_tune_progress.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
@@ -125,17 +120,12 @@ static const struct column COLUMNS[] = {
     { .name = "confirm_command" },
 };
 
-const struct document DOCUMENT_TUNE = {
-    .schema = "qdyno.tune/1",
-    .columns = COLUMNS,
-    .n_columns = COUNT_OF(COLUMNS),
-    .record = true,
-    .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
-               "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
-               "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
-               "tried[].score tried[].error not_compared[].config not_compared[].tok_s not_compared[].why "
-               "labels.*",
-};
+DOCUMENT(TUNE, "qdyno.tune/1", COLUMNS, .record = true,
+         .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
+                    "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
+                    "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
+                    "tried[].score tried[].error not_compared[].config not_compared[].tok_s "
+                    "not_compared[].why labels.*");
 
 struct tuner {
     const struct cli_global *g;
@@ -551,9 +541,7 @@ static int tuner_print(struct tuner *t)
     if (!r->stopped && cli_run_store_table(t->g, r->run_id, "tune", &out, &unstored))
         cli_note(t->g, "`qdyno show %lld` cannot print this page again: %s", (long long)r->run_id,
                  unstored.message);
-    status = cli_print(t->g, t->a, &out, status);
-    table_done(&out);
-    return status;
+    return cli_finish(t->g, t->a, &out, status);
 }
 
 int command_tune(const struct cli_global *g, const struct cli_args *a)

@@ -11,14 +11,9 @@
 #include <unistd.h>
 
 #include "advisor/watch/watch.h"
-#include "db/db.h"
-#include "engine/config/config.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_watch_export.h"
 #include "tui/cli/commands.h"
-#include "tui/cli/documents.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/server_flags.h"
@@ -292,26 +287,23 @@ static enum err_code rules_read(struct alert_rules *r, const struct cli_args *a,
     return rc;
 }
 
+#define ALERT(member) MEMBER(struct alert, member)
 static const struct column ALERT_COLUMNS[] = {
-    { .name = "alert", .title = "alert" },
-    { .name = "severity", .title = "severity" },
-    { .name = "signal" },
-    { .name = "comparison" },
-    { .name = "threshold", .kind = COLUMN_NUM },
-    { .name = "limit", .title = "fires" },
-    { .name = "clear", .kind = COLUMN_NUM },
-    { .name = "for_s", .title = "after s", .kind = COLUMN_NUM },
-    { .name = "keep_s", .kind = COLUMN_NUM },
-    { .name = "actions", .title = "actions" },
-    { .name = "meaning", .title = "meaning" },
-    { .name = "todo" },
+    COL("alert", "alert", ALERT(name)),
+    COL("severity", "severity"),
+    KEY("signal"),
+    KEY("comparison"),
+    KEY("threshold", .kind = COLUMN_NUM),
+    COL("limit", "fires"),
+    KEY("clear", .kind = COLUMN_NUM),
+    COL("for_s", "after s", ALERT(for_s)),
+    KEY("keep_s", ALERT(keep_s)),
+    COL("actions", "actions"),
+    COL("meaning", "meaning", ALERT(meaning)),
+    KEY("todo", ALERT(todo)),
 };
 
-const struct document DOCUMENT_ALERTS = {
-    .schema = "qdyno.alerts/1",
-    .columns = ALERT_COLUMNS,
-    .n_columns = COUNT_OF(ALERT_COLUMNS),
-};
+DOCUMENT(ALERTS, "qdyno.alerts/1", ALERT_COLUMNS);
 
 static const char *action_words(unsigned actions, char *buf, size_t size)
 {
@@ -342,37 +334,33 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
         if (SIGNALS[x->signal].unit == ALERT_UNIT_YES) snprintf(limit, sizeof limit, "when true");
         if (r->off[i]) snprintf(limit, sizeof limit, "off");
         json_t *row = table_row(&t);
-        json_put_str(row, "alert", x->name);
+        document_put(&DOCUMENT_ALERTS, row, struct alert, x);
         json_put_str(row, "severity", GRADES[x->grade]);
         json_put_str(row, "signal", SIGNALS[x->signal].name);
         json_put_str(row, "comparison", x->side == SIDE_ABOVE ? "above" : "below");
         if (!r->off[i]) json_put_num(row, "threshold", x->threshold);
         json_put_str(row, "limit", limit);
         if (!r->off[i]) json_put_num(row, "clear", x->clear);
-        json_put_num(row, "for_s", x->for_s);
-        json_put_num(row, "keep_s", x->keep_s);
         json_put_str(row, "actions", action_words(x->actions, actions, sizeof actions));
-        json_put_str(row, "meaning", x->meaning);
-        json_put_str(row, "todo", x->todo);
     }
-    const int status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
-    return status;
+    return cli_finish(g, a, &t, EXIT_DONE);
 }
 
+#define PAST(member) MEMBER(struct alert_row, member)
 static const struct column PAST_COLUMNS[] = {
-    { .name = "since", .title = "since (UTC)" },   { .name = "ended", .title = "ended (UTC)" },
-    { .name = "alert", .title = "alert" },         { .name = "severity", .title = "severity" },
-    { .name = "subject", .title = "subject" },     { .name = "value", .kind = COLUMN_NUM },
-    { .name = "threshold", .kind = COLUMN_NUM },   { .name = "text", .title = "message" },
-    { .name = "reason", .title = "how it ended" }, { .name = "machine" },
+    COL("since", "since (UTC)"),
+    COL("ended", "ended (UTC)"),
+    COL("alert", "alert", PAST(name)),
+    COL("severity", "severity", PAST(grade)),
+    COL("subject", "subject", PAST(subject)),
+    KEY("value", PAST(value)),
+    KEY("threshold", PAST(threshold)),
+    COL("text", "message", MEMBER_AS(struct alert_row, text, STRING)),
+    COL("reason", "how it ended"),
+    KEY("machine", MEMBER_AS(struct alert_row, machine, STRING)),
 };
 
-const struct document DOCUMENT_ALERT_LIST = {
-    .schema = "qdyno.alert_list/1",
-    .columns = PAST_COLUMNS,
-    .n_columns = COUNT_OF(PAST_COLUMNS),
-};
+DOCUMENT(ALERT_LIST, "qdyno.alert_list/1", PAST_COLUMNS);
 
 static int print_past(const struct cli_global *g, const struct cli_args *a)
 {
@@ -393,18 +381,11 @@ static int print_past(const struct cli_global *g, const struct cli_args *a)
         json_t *row = table_row(&t);
         json_put_str(row, "since", clock_iso8601(x->since_ms, when, sizeof when));
         if (x->ended_ms) json_put_str(row, "ended", clock_iso8601(x->ended_ms, when, sizeof when));
-        json_put_str(row, "alert", x->name);
-        json_put_str(row, "severity", x->grade);
-        json_put_str(row, "subject", *x->subject ? x->subject : NULL);
-        json_put_num(row, "value", x->value);
-        json_put_num(row, "threshold", x->threshold);
-        json_put_str(row, "text", x->text);
+        document_put(&DOCUMENT_ALERT_LIST, row, struct alert_row, x);
         json_put_str(row, "reason", x->ended_ms ? x->ended : NULL);
-        json_put_str(row, "machine", x->machine);
     }
     if (!n) table_note(&t, "no alert has fired yet");
-    status = cli_print(g, a, &t, EXIT_DONE);
-    table_done(&t);
+    status = cli_finish(g, a, &t, EXIT_DONE);
     free(rows);
     return status;
 }

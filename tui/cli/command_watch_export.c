@@ -8,8 +8,6 @@
 #include "advisor/watch/watch.h"
 #include "db/db.h"
 #include "telemetry/export/export.h"
-#include "telemetry/http/http.h"
-#include "telemetry/machine/machine.h"
 #include "telemetry/otlp/otlp.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/textfile.h"

@@ -1,12 +1,13 @@
 /* tui/cli/commands.h - the functions and flag tables behind COMMANDS, and what one command file offers to
- * others.
- */
+ * others. A command includes it for all that most commands need. */
 #ifndef QDYNO_CLI_COMMANDS_H
 #define QDYNO_CLI_COMMANDS_H
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "db/db.h"
 #include "engine/text/text.h"
+#include "tui/cli/documents.h"
 #include "tui/cli/lib/lib.h"
 
 /* Runs a command and returns the exit status of the process. */

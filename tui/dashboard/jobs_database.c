@@ -200,17 +200,6 @@ void job_load_run(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* "1%" or "0.01" as a ratio; NAN if it is neither. */
-static double ratio_parse(const char *text)
-{
-    double v = NAN;
-    char number[32];
-    const size_t n = strlen(text);
-    const bool percent = n && text[n - 1] == '%';
-    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
-    return str_to_double(number, &v) ? (percent ? v / 100 : v) : (double)NAN;
-}
-
 /* The path of the text for the quality measurement: "yes" is the one of the model of arm A. */
 static enum err_code start_quality_text(struct experiment_spec *spec, const char *db_path, const char *text,
                                         struct err *why)
@@ -239,8 +228,8 @@ static enum err_code start_options(struct experiment_spec *spec, const struct ba
 {
     double seconds;
     struct quality_context ignored; /* the result shows the length of its windows */
-    const double margin = ratio_parse(j->text[START_MARGIN]);
-    if (margin > 0) spec->margin = margin;
+    double margin;
+    if (str_to_ratio(j->text[START_MARGIN], &margin) && margin > 0) spec->margin = margin;
     if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
     spec->quality_chunks = QUALITY_CHUNKS;
     spec->quality_least = QUALITY_LEAST;

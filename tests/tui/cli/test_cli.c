@@ -85,6 +85,9 @@ static void test_refusals_name_flag_value_and_allowed(void **state)
         { "qdyno info -t 2", { "-t", "unknown flag" } },
         { "qdyno ab a b --margin -1%", { "--margin", "1%" } },
         { "qdyno ab a b --budget soon", { "--budget", "soon", "5m" } },
+        { "qdyno advise --forget", { "--forget needs --accuracy" } },
+        { "qdyno apply --arm B", { "--arm needs --run ID" } },
+        { "qdyno history --detect --summary 1h", { "--detect and --summary exclude each other" } },
         { "qdyno advise --goal sped", { "--goal", "sped", "did you mean 'speed'" } },
         { "qdyno history -o xml", { "-o", "xml", "jsonl" } },
     };
@@ -158,6 +161,8 @@ static void test_tables_are_whole(void **state)
             CHECK(f->help);
             CHECK(*f->help);
             CHECK(f->kind != FLAG_CHOICE || f->choices);
+            if (f->needs && !flag_find(c->flags, f->needs, strlen(f->needs)))
+                fail_msg("%s %s needs %s, which is no flag", c->name, f->name, f->needs);
             for (const struct cli_flag *o = GLOBAL_FLAGS; o->name; o++) {
                 if (!strcmp(f->name, o->name) || (f->alias && o->alias && !strcmp(f->alias, o->alias)))
                     fail_msg("%s %s hides a global flag", c->name, f->name);

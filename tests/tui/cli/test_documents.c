@@ -301,6 +301,35 @@ static void undeclared_keys_are_refused(void **state)
     table_done(&t);
 }
 
+/* A run that was not stored has no number: no table can name run 0. */
+static void test_run_0_is_refused(void **state)
+{
+    (void)state;
+    static const struct column COLUMNS[] = { { .name = "run", .kind = COLUMN_INT } };
+    static const struct document D = {
+        .schema = "qdyno.test/1", .columns = COLUMNS, .n_columns = COUNT_OF(COLUMNS), .members = "run"
+    };
+    static const char *const REFUSED[] = { "run 0; to print it again: qdyno show 0", "next: qdyno show 0",
+                                           "next: qdyno tune --resume 0   (continues)" };
+    static const char *const FINE[] = { "run 10; to print it again: qdyno show 10", "show 0.5 s", "run 01" };
+    struct err why = { 0 };
+    struct table t;
+    for (size_t i = 0; i < COUNT_OF(REFUSED) + COUNT_OF(FINE); i++) {
+        const bool fine = i >= COUNT_OF(REFUSED);
+        table_init(&t, &D);
+        table_note(&t, "%s", fine ? FINE[i - COUNT_OF(REFUSED)] : REFUSED[i]);
+        CHECK_EQ(document_check(&t, &why), fine ? ERR_OK : ERR_INTERNAL);
+        table_done(&t);
+    }
+    for (int where = 0; where < 2; where++)
+        for (int64_t run = 0; run < 2; run++) {
+            table_init(&t, &D);
+            json_put_int(where ? t.extra : table_row(&t), "run", run);
+            CHECK_EQ(document_check(&t, &why), run ? ERR_OK : ERR_INTERNAL);
+            table_done(&t);
+        }
+}
+
 static void check_object(const char *section, json_t *o, const char *extra)
 {
     struct keys k = { 0 };
@@ -414,6 +443,7 @@ static void figures_of_cells_are_documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_0_is_refused),
         cmocka_unit_test(documents_are_documented),
         cmocka_unit_test(objects_are_documented),
         cmocka_unit_test(columns_have_names_of_their_own),

@@ -121,6 +121,87 @@ static void short_help_fits(void **state)
     }
 }
 
+/* Flags that `qdyno help COMMAND --all` lists: adds each spelling to `seen` and fails for a second one. */
+static void help_lists_once(const struct command *c, const char *text)
+{
+    struct str seen = { 0 };
+    for (const char *line = text; *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] != '\0')) {
+        if (!str_starts(line, "  -")) continue;
+        for (const char *at = line + 2; *at == '-';) {
+            char word[64];
+            const size_t n = strcspn(at, " ,[\n");
+            snprintf(word, sizeof word, " %.*s ", (int)n, at);
+            if (strstr(str_text(&seen), word)) fail_msg("help of %s lists%stwice", c->name, word);
+            str_append(&seen, word);
+            at += n;
+            if (str_starts(at, ", ")) at += 2;
+        }
+    }
+    str_free(&seen);
+}
+
+/* The parser takes a spelling for a flag of the command, for a config key or for a flag of every command:
+ * never for two of them. */
+static void spelling_means_one_thing(const struct command *c, const char *word)
+{
+    const size_t n = strlen(word);
+    const int meanings = (flag_find(c->flags, word, n) != NULL) + (flag_find(GLOBAL_FLAGS, word, n) != NULL) +
+                         (knob_of_flag(c, word, n) >= 0);
+    if (meanings != 1) fail_msg("%s %s has %d meanings, want 1", c->name, word, meanings);
+}
+
+static void flags_mean_one_thing(const struct command *c, const struct cli_flag *flags)
+{
+    for (const struct cli_flag *f = flags; f && f->name; f++) {
+        spelling_means_one_thing(c, f->name);
+        if (f->alias) spelling_means_one_thing(c, f->alias);
+        for (const struct cli_flag *o = flags; o->name; o++)
+            if (o != f && (flag_find(o, f->name, strlen(f->name)) == o ||
+                           (f->alias && flag_find(o, f->alias, strlen(f->alias)) == o)))
+                fail_msg("%s has two flags %s", c->name, f->name);
+    }
+}
+
+/* A key without a flag of its name can be set in a config line, and help says how. */
+static void taken_key_is_told(const struct command *c, const char *key, const char *all, const char *brief)
+{
+    char told[80];
+    const bool lines = flag_find(c->flags, "-C", 2);
+    snprintf(told, sizeof told, " %s%s=VALUE", lines ? "-C " : "", key);
+    CHECK(lines || c->max_args > 1); /* or its arguments are config lines: govern A B */
+    CHECK_CONTAINS(all, told);
+    CHECK_CONTAINS(brief, told);
+}
+
+static void spellings_have_one_meaning(void **state)
+{
+    (void)state;
+    int taken = 0;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const struct command *c = &COMMANDS[i];
+        struct str all = { 0 }, brief = { 0 };
+        help_text(&all, c);
+        help_short(&brief, c);
+        help_lists_once(c, str_text(&all));
+        flags_mean_one_thing(c, c->flags);
+        flags_mean_one_thing(c, GLOBAL_FLAGS);
+        for (int k = 0; k < KNOB_COUNT && c->knob_flags != KNOB_FLAGS_NONE; k++) {
+            char buf[KNOB_SPELLING];
+            for (int s = 0; s < KNOB_SPELLINGS; s++) {
+                const char *word = knob_spelling(c, (enum knob_id)k, s, buf);
+                if (word) spelling_means_one_thing(c, word);
+                if (word) CHECK_EQ(knob_of_flag(c, word, strlen(word)), k);
+                if (word || !s || k == KNOB_MODEL) continue;
+                taken_key_is_told(c, KNOBS[k].key, str_text(&all), str_text(&brief));
+                taken++;
+            }
+        }
+        str_free(&all);
+        str_free(&brief);
+    }
+    CHECK_GT(taken, 0); /* serve --parallel */
+}
+
 /* The gates that the topic shows are valid. */
 static void shown_gates_parse(const char *text)
 {
@@ -196,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(examples_parse),
         cmocka_unit_test(examples_come_first),
+        cmocka_unit_test(spellings_have_one_meaning),
         cmocka_unit_test(short_help_fits),
         cmocka_unit_test(topics_say_their_tables),
         cmocka_unit_test(doctor_tells_problems_first),

@@ -142,9 +142,57 @@ static void configs_have_short_names(void **state)
     table_done(&t);
 }
 
+/* A document takes from a struct what its columns name, in each kind; unknown values are null. */
+static void columns_are_members(void **state)
+{
+    (void)state;
+    struct thing {
+        double num, log;
+        int count;
+        int64_t bytes, run;
+        bool on;
+        char text[8], empty[8];
+        const char *words;
+    };
+    static const struct column MEMBERS[] = {
+        COL("num", "n", .scale = 1e3, MEMBER(struct thing, num)),
+        COL("ratio", "r", MEMBER_AS(struct thing, log, LOG_RATIO)),
+        KEY("count", MEMBER(struct thing, count)),
+        COL("bytes", "b", .kind = COLUMN_BYTES, MEMBER(struct thing, bytes)),
+        KEY("run", MEMBER_AS(struct thing, run, ID)),
+        KEY("on", MEMBER(struct thing, on)),
+        KEY("text", MEMBER(struct thing, text)),
+        KEY("empty", MEMBER(struct thing, empty)),
+        KEY("string", MEMBER_AS(struct thing, empty, STRING)),
+        KEY("words", MEMBER(struct thing, words)),
+        { .metric = &METRICS[METRIC_DECODE_RATE], MEMBER(struct thing, num) },
+        KEY("other"),
+    };
+    static const struct document D = { .schema = "qdyno.test/1",
+                                       .columns = MEMBERS,
+                                       .n_columns = COUNT_OF(MEMBERS) };
+    static const enum column_kind KINDS[] = { COLUMN_NUM,  COLUMN_NUM,  COLUMN_INT,  COLUMN_BYTES,
+                                              COLUMN_INT,  COLUMN_BOOL, COLUMN_TEXT, COLUMN_TEXT,
+                                              COLUMN_TEXT, COLUMN_TEXT, COLUMN_NUM,  COLUMN_TEXT };
+    const struct thing x = { .num = 1.5, .count = 3, .bytes = 5, .on = true, .text = "a", .words = "w" };
+    struct table t;
+    table_init(&t, &D);
+    for (int c = 0; c < t.n_columns; c++) CHECK_EQ(t.columns[c].kind, KINDS[c]);
+    json_t *row = table_row(&t);
+    document_put(&D, row, struct thing, &x);
+    char *line = json_line(row);
+    CHECK_STR(line, "{\"num\":1.5,\"ratio\":1.0,\"count\":3,\"bytes\":5,\"run\":null,\"on\":true,"
+                    "\"text\":\"a\",\"empty\":null,\"string\":\"\",\"words\":\"w\",\"decode_tok_s\":1.5}");
+    free(line);
+    table_lines(&t, table_note, "one\n\ntwo");
+    CHECK_STR(str_text(&t.notes), "one\ntwo\n");
+    table_done(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(output_ends_with_the_result),
+                                        cmocka_unit_test(columns_are_members),
                                         cmocka_unit_test(tables_fit_the_terminal),
                                         cmocka_unit_test(long_texts_are_shortened_in_the_middle),
                                         cmocka_unit_test(configs_have_short_names) };

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/config.h"
 #include "engine/quant/quant.h"
-#include "tui/cli/cli.h"
 #include "tui/cli/lib/lib.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
@@ -50,21 +48,32 @@ static bool name_equals(const char *name, const char *word, size_t n)
     return name && strlen(name) == n && !memcmp(name, word, n);
 }
 
-static const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, size_t n)
+const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, size_t n)
 {
     for (; list && list->name; list++)
         if (name_equals(list->name, word, n) || name_equals(list->alias, word, n)) return list;
     return NULL;
 }
 
-/* The knob of "-t" (its llama.cpp-style flag) or "--threads" (its key); -1: none. */
-static int knob_find_flag(const char *word, size_t n)
+const char *knob_spelling(const struct command *c, enum knob_id id, int which, char buf[KNOB_SPELLING])
 {
-    for (int k = 0; k < KNOB_COUNT; k++) {
-        if (k == KNOB_MODEL) continue; /* -m is a flag of the commands */
-        if (name_equals(KNOBS[k].flag, word, n)) return k;
-        if (n > 2 && !memcmp(word, "--", 2) && name_equals(KNOBS[k].key, word + 2, n - 2)) return k;
+    const char *word = KNOBS[id].flag;
+    if (c->knob_flags == KNOB_FLAGS_NONE || id == KNOB_MODEL) return NULL; /* -m is a flag of the commands */
+    if (which) {
+        snprintf(buf, KNOB_SPELLING, "--%s", KNOBS[id].key);
+        word = buf;
     }
+    if (!word || flag_find(c->flags, word, strlen(word)) || flag_find(GLOBAL_FLAGS, word, strlen(word)))
+        return NULL;
+    return word;
+}
+
+int knob_of_flag(const struct command *c, const char *word, size_t n)
+{
+    char buf[KNOB_SPELLING];
+    for (int k = 0; k < KNOB_COUNT; k++)
+        for (int s = 0; s < KNOB_SPELLINGS; s++)
+            if (name_equals(knob_spelling(c, (enum knob_id)k, s, buf), word, n)) return k;
     return -1;
 }
 
@@ -72,7 +81,7 @@ static bool flag_match(struct flag_match *m, const struct command *c, const char
 {
     *m = (struct flag_match){ .knob = -1 };
     if (c && (m->flag = flag_find(c->flags, word, n))) return true;
-    if (c && c->knob_flags != KNOB_FLAGS_NONE && (m->knob = knob_find_flag(word, n)) >= 0) return true;
+    if (c && (m->knob = knob_of_flag(c, word, n)) >= 0) return true;
     m->flag = flag_find(GLOBAL_FLAGS, word, n);
     m->global = m->flag != NULL;
     return m->global;
@@ -96,17 +105,14 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
 {
     enum { NAMES = 256 };
     const char *names[NAMES];
-    char typed[128], keys[KNOB_COUNT][32];
+    char typed[128], keys[KNOB_COUNT][KNOB_SPELLING];
     size_t n = 0;
     snprintf(typed, sizeof typed, "%.*s", (int)MIN(len, sizeof typed - 1), word);
     if (c) flag_names_append(names, &n, NAMES, c->flags);
     flag_names_append(names, &n, NAMES, GLOBAL_FLAGS);
-    for (int k = 0; c && c->knob_flags && k < KNOB_COUNT && n + 2 < NAMES; k++) {
-        if (k == KNOB_MODEL) continue;
-        snprintf(keys[k], sizeof keys[k], "--%s", KNOBS[k].key);
-        names[n++] = keys[k];
-        if (KNOBS[k].flag) names[n++] = KNOBS[k].flag;
-    }
+    for (int k = 0; c && k < KNOB_COUNT; k++)
+        for (int s = KNOB_SPELLINGS - 1; s >= 0 && n < NAMES; s--)
+            if ((names[n] = knob_spelling(c, (enum knob_id)k, s, keys[k]))) n++;
     const struct knob_name *other = c && c->knob_flags ? knob_name_find(typed) : NULL;
     if (other && other->instead)
         return err_set(why, ERR_USAGE, "unknown flag '%s' (%s): %s", typed, other->program, other->instead);
@@ -119,21 +125,6 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
         return err_set(why, ERR_USAGE, "unknown flag '%s': did you mean '%s'? `qdyno help %s` lists them",
                        typed, near, name);
     return err_set(why, ERR_USAGE, "unknown flag '%s': `qdyno help %s` lists the flags", typed, name);
-}
-
-/* "1%" or "0.01"; not negative. */
-static bool ratio_parse(const char *text, double *out)
-{
-    char digits[64];
-    size_t n = strlen(text);
-    bool percent = n && text[n - 1] == '%';
-    if (n >= sizeof digits) return false;
-    memcpy(digits, text, n + 1);
-    if (percent) digits[n - 1] = '\0';
-    double v;
-    if (!str_to_double(digits, &v) || !isfinite(v) || v < 0) return false;
-    *out = percent ? v / 100 : v;
-    return true;
 }
 
 static enum err_code value_error(const struct cli_flag *f, const char *value, const char *allowed,
@@ -205,7 +196,7 @@ static enum err_code value_check(const struct cli_flag *f, const char *value, st
     case FLAG_NUM: return number_check(f, value, value, why);
     case FLAG_INTS: return number_list_check(f, value, why);
     case FLAG_RATIO:
-        return ratio_parse(value, &d) ? ERR_OK : value_error(f, value, "a share such as 1% or 0.01", why);
+        return str_to_ratio(value, &d) ? ERR_OK : value_error(f, value, "a share such as 1% or 0.01", why);
     case FLAG_BYTES:
         return str_to_bytes(value, &i) && i >= 0 ? ERR_OK
                                                  : value_error(f, value, "bytes such as 512M or 8G", why);
@@ -375,6 +366,26 @@ static enum err_code flag_parse(struct cli_global *g, struct cli_args *a, int ar
     return flag_add(g, a, &m, value, why);
 }
 
+/* ERR_USAGE for flags that would be ignored silently: without the one that they are part of, or beside one
+ * that excludes them. */
+static enum err_code flags_together_check(const struct cli_args *a, struct err *why)
+{
+    const struct cli_flag *only = NULL;
+    for (int i = 0; i < a->given_count; i++) {
+        const struct cli_flag *f = a->given[i].flag;
+        const struct cli_flag *of = f->needs ? flag_find(a->command->flags, f->needs, strlen(f->needs))
+                                             : NULL;
+        if (of && !args_has(a, of->name))
+            return err_set(why, ERR_USAGE, "%s needs %s%s%s", f->name, of->name, of->value ? " " : "",
+                           of->value ? of->value : "");
+        if (f->exclusive && only && only != f)
+            return err_set(why, ERR_USAGE, "%s and %s exclude each other: give one of them", only->name,
+                           f->name);
+        if (f->exclusive) only = f;
+    }
+    return ERR_OK;
+}
+
 enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, struct err *why)
 {
     const struct command *dashboard = command_find("dashboard");
@@ -398,6 +409,7 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     if (g->help || g->version) return ERR_OK;
     enum err_code rc = plugins_load(g->plugin, g->plugin_count, why);
     if (!rc) rc = knobs_check(a, why);
+    if (!rc) rc = flags_together_check(a, why);
     return rc ? rc : argument_count_check(a, why);
 }
 
@@ -426,7 +438,7 @@ double args_num(const struct cli_args *a, const char *flag, double otherwise)
         if (strcmp(a->given[i].flag->name, flag)) continue;
         enum flag_kind kind = a->given[i].flag->kind;
         if (kind == FLAG_RATIO)
-            ratio_parse(a->given[i].value, &otherwise);
+            str_to_ratio(a->given[i].value, &otherwise);
         else if (kind == FLAG_SECONDS)
             str_to_seconds(a->given[i].value, &otherwise);
         else

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
-#include "engine/config/config.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/metrics/metrics.h"
+#include "advisor/run/run.h"
+#include "engine/model/model.h"
 #include "tui/cli/lib/lib.h"
 
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
@@ -30,6 +29,19 @@ enum err_code cli_config_model(char **path, const struct cli_args *a, const stru
     if (!*own) return cli_model(path, a, why);
     *path = strdup(own);
     return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+}
+
+enum err_code cli_model_open(struct model **out, const struct cli_global *g, const char *path,
+                             const struct config *c, int ctx, struct err *why)
+{
+    const struct model_options o = { .path = path,
+                                     .config = c,
+                                     .ctx = ctx,
+                                     .sequences = 1,
+                                     .log = &g->log,
+                                     .progress = cli_open_goes_on,
+                                     .progress_arg = (void *)g };
+    return shapes_model_open(out, &o, why);
 }
 
 /* Sets a knob from its flag, unless the config line itself sets it. */

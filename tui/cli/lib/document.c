@@ -52,6 +52,41 @@ static enum err_code members_check(const struct document *d, const char *path, c
     return ERR_OK;
 }
 
+/* Numbers of runs begin with 1: a run that could not be stored has none, and no command names one. */
+static enum err_code run_key_check(const struct document *d, const json_t *object, struct err *why)
+{
+    const json_t *run = json_object_get(object, "run");
+    if (!json_is_integer(run) || json_integer_value(run) > 0) return ERR_OK;
+    return err_set(why, ERR_INTERNAL, "%s: the key 'run' is 0, expected the number of a run, or null",
+                   d->schema);
+}
+
+static enum err_code run_text_check(const struct document *d, const char *text, struct err *why)
+{
+    static const char *const NONE[] = { "run 0", "show 0", "--resume 0" };
+    for (size_t i = 0; i < COUNT_OF(NONE); i++) {
+        const char *at = strstr(text, NONE[i]);
+        if (at && !(at[strlen(NONE[i])] && strchr("0123456789.x", at[strlen(NONE[i])])))
+            return err_set(why, ERR_INTERNAL, "%s: the text says '%s', expected the number of a run: '%s'",
+                           d->schema, NONE[i], text);
+    }
+    return ERR_OK;
+}
+
+/* ERR_INTERNAL for a table that names run 0. */
+static enum err_code runs_check(const struct table *t, struct err *why)
+{
+    const struct str *const texts[] = { &t->headline, &t->notes,   &t->details,
+                                        &t->result,   &t->closing, &t->next };
+    const json_t *row;
+    size_t i;
+    enum err_code rc = run_key_check(t->document, t->extra, why);
+    if (!rc) rc = run_key_check(t->document, t->summary, why);
+    json_array_foreach(t->rows, i, row) if (!rc) rc = run_key_check(t->document, row, why);
+    for (i = 0; i < COUNT_OF(texts) && !rc; i++) rc = run_text_check(t->document, str_text(texts[i]), why);
+    return rc;
+}
+
 static bool key_is_known(const struct table *t, const char *name)
 {
     for (int c = 0; c < t->n_columns; c++)
@@ -71,5 +106,6 @@ enum err_code document_check(const struct table *t, struct err *why)
             why, ERR_INTERNAL, "%s: a row has the key '%s', expected the name of a column",
             t->document->schema, name);
     }
-    return members_check(t->document, "", t->extra, why);
+    enum err_code rc = members_check(t->document, "", t->extra, why);
+    return rc ? rc : runs_check(t, why);
 }

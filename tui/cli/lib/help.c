@@ -114,14 +114,35 @@ static void flag_help(struct str *out, const struct cli_flag *f)
     if (f->many) str_append(out, " (repeatable)");
 }
 
-/* As a flag: "--KEY[=VALUE]" where the key alone has a meaning (knob->bare). */
-static void knob_name(struct str *out, const struct knob *k)
+/* As a flag of the command: "-t, --KEY[=VALUE]", the value in brackets where the key alone has a meaning
+ * (knob->bare). Nothing where only a config line sets the key. */
+static void knob_name(struct str *out, const struct command *c, enum knob_id id)
 {
-    if (k->flag) str_printf(out, "%s, ", k->flag);
-    str_printf(out, k->bare ? "--%s[=%s]" : "--%s %s", k->key,
-               k->kind == VALUE_INT      ? "N"
-               : k->kind == VALUE_CHOICE ? "NAME"
-                                         : "TEXT");
+    char buf[KNOB_SPELLING];
+    const struct knob *k = &KNOBS[id];
+    for (int s = 0; s < KNOB_SPELLINGS; s++) {
+        const char *word = knob_spelling(c, id, s, buf);
+        if (word) str_printf(out, "%s%s", out->len ? ", " : "", word);
+    }
+    if (out->len)
+        str_printf(out, k->bare ? "[=%s]" : " %s",
+                   k->kind == VALUE_INT      ? "N"
+                   : k->kind == VALUE_CHOICE ? "NAME"
+                                             : "TEXT");
+}
+
+void help_taken_keys(struct str *out, const struct command *c)
+{
+    struct str keys = { 0 };
+    char buf[KNOB_SPELLING];
+    const char *lead = flag_find(c->flags, "-C", 2) ? "-C " : "";
+    for (int k = 0; k < KNOB_COUNT && c->knob_flags != KNOB_FLAGS_NONE; k++)
+        if (k != KNOB_MODEL && !knob_spelling(c, (enum knob_id)k, 1, buf))
+            str_printf(&keys, "%s%s%s=VALUE", keys.len ? ", " : "", lead, KNOBS[k].key);
+    if (keys.len)
+        str_printf(out, "Config keys with the name of a flag above are set in a config line: %s\n",
+                   str_text(&keys));
+    str_free(&keys);
 }
 
 static void knob_choices_append(struct str *out, enum knob_id id)
@@ -168,15 +189,20 @@ static void knob_flags_text(struct str *out, const struct command *c)
     str_append(out, "\nConfig flags: defaults for every config line (a value in the line itself wins)\n");
     for (int k = 0; k < KNOB_COUNT; k++) {
         all &= (KNOBS[k].matters_for & work) != 0;
-        if (k == KNOB_MODEL || !(KNOBS[k].matters_for & work)) continue;
         struct str name = { 0 }, text = { 0 };
-        knob_name(&name, &KNOBS[k]);
-        str_append(&text, KNOBS[k].help);
-        knob_range(&text, &KNOBS[k]);
-        help_line(out, str_text(&name), str_text(&text));
+        if (KNOBS[k].matters_for & work) knob_name(&name, c, (enum knob_id)k);
+        if (name.len) {
+            str_append(&text, KNOBS[k].help);
+            knob_range(&text, &KNOBS[k]);
+            help_line(out, str_text(&name), str_text(&text));
+        }
         str_free(&name);
         str_free(&text);
     }
+    struct str taken = { 0 };
+    help_taken_keys(&taken, c);
+    if (taken.len) str_printf(out, "  %s", str_text(&taken));
+    str_free(&taken);
     if (!all) str_append(out, "  `qdyno help configs` lists all keys.\n");
 }
 
@@ -315,6 +341,10 @@ static void roff_command(struct str *out, const struct command *c)
     roff_examples(out, c);
     if (c->knob_flags != KNOB_FLAGS_NONE)
         str_append(out, ".PP\nAlso takes the config keys as flags (see CONFIG LINES).\n");
+    struct str taken = { 0 };
+    help_taken_keys(&taken, c);
+    roff_text(out, str_text(&taken));
+    str_free(&taken);
     if (c->details) {
         str_append(out, ".PP\n");
         roff_text(out, c->details);

@@ -18,6 +18,8 @@ void help_paragraph(struct str *out, const char *text);
 
 /* "-c, --ctx N"; "[=N]" where the value may be left out. */
 void help_flag_name(struct str *out, const struct cli_flag *f);
+/* One line about the config keys whose names are flags of the command; nothing where there are none. */
+void help_taken_keys(struct str *out, const struct command *c);
 /* The examples of a command, which come first because they say the most; nothing where it has none. */
 void help_examples(struct str *out, const struct command *c);
 

@@ -88,6 +88,7 @@ static void command_help(struct str *out, const struct command *c)
     if (c->knob_flags != KNOB_FLAGS_NONE)
         str_append(&end,
                    "Config keys are flags, too (--threads 2, --kv q8_0): `qdyno help configs` lists them.\n");
+    help_taken_keys(&end, c);
     str_append(&end, "-q prints the result only, -v also its details; -o json is for scripts.\n");
     str_printf(&end, "Whole texts and the flags of every command: `qdyno help %s --all`\n", c->name);
     if (c->details) {

@@ -61,28 +61,17 @@ static bool git_find(char *path, size_t size)
     return false;
 }
 
-/* In the child: only async-signal-safe calls. git ends with this program, however it ends. */
-static _Noreturn void git_exec(const char *path, int out_fd, pid_t parent)
-{
-    char *const argv[] = {
-        "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "describe", "--always", "--dirty", NULL
-    };
-    process_die_with_parent(parent);
-    const int null = open("/dev/null", O_RDWR);
-    if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(out_fd, STDOUT_FILENO) >= 0 &&
-        dup2(null, STDERR_FILENO) >= 0)
-        execv(path, argv);
-    _exit(127);
-}
-
+/* git ends with this program, however it ends. */
 static enum err_code git_start(pid_t *pid, int out_fd)
 {
     char path[4096];
-    const pid_t parent = getpid();
-    if (!git_find(path, sizeof path)) return ERR_ABSENT;
-    *pid = fork();
-    if (*pid == 0) git_exec(path, out_fd, parent);
-    return *pid < 0 ? ERR_ABSENT : ERR_OK;
+    char *const argv[] = {
+        "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "describe", "--always", "--dirty", NULL
+    };
+    const struct process_spec git = {
+        .program = path, .argv = argv, .output_fd = out_fd, .mute = true, .channel_fd = -1
+    };
+    return git_find(path, sizeof path) ? process_spawn(pid, &git, NULL) : ERR_ABSENT;
 }
 
 /* `git describe --always --dirty` of the current directory. False: no checkout, no git, an error or the time

@@ -15,6 +15,7 @@
 
 struct gguf;        /* engine/gguf/gguf.h */
 struct gguf_tensor; /* engine/gguf/gguf.h */
+struct model;       /* engine/model/model.h */
 struct model_shape; /* engine/arch/arch.h */
 
 /* Flags that several commands share, so that they read the same everywhere. */
@@ -50,7 +51,9 @@ void doctor_text(struct str *out, const json_t *rows, int width);
 
 /* Prints the table on stdout in the format of -o. Returns `status`, or the status of a failed write. */
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
-/* The same for a command that goes on afterwards: what was printed is written before it returns. */
+/* The same, and frees the table. */
+int cli_finish(const struct cli_global *g, const struct cli_args *a, struct table *t, int status);
+/* cli_print for a command that goes on afterwards: what was printed is written before it returns. */
 int cli_print_now(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
 
 /* Prints a line on stderr unless --quiet. */
@@ -68,9 +71,18 @@ bool cli_is_interrupted(const struct cli_global *g);
  * struct cli_global. Ctrl-C and SIGTERM cancel. */
 bool cli_open_goes_on(void *arg, const char *phase, double done);
 
+/* Opens the model with a config for one sequence of ctx tokens (0: the config's). Ctrl-C cancels. Errors: as
+ * shapes_model_open. (configs.c) */
+enum err_code cli_model_open(struct model **out, const struct cli_global *g, const char *path,
+                             const struct config *c, int ctx, struct err *why);
+
 /* What a model with random weights means for quality figures. */
 extern const char RANDOM_WEIGHTS[];
 
+/* The same in documents: the keys, and their values. */
+#define CAUTION_KEYS                                                                                         \
+    KEY("random_weights", .kind = COLUMN_BOOL), KEY("answers_unverified", .kind = COLUMN_BOOL)
+void cli_put_cautions(json_t *row, bool random_weights, bool answers_unverified);
 /* The notes under every table whose figures come from a model with random weights, or from one with unknown
  * parts (force=on). */
 void cli_note_cautions(struct table *t, bool random_weights, bool answers_unverified);

@@ -4,15 +4,11 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "telemetry/gpu/gpu.h"
-#include "telemetry/machine/machine.h"
-#include "telemetry/probe/probe.h"
 #include "tui/cli/lib/lib.h"
 
 static void probe_on_progress(void *ctx, const char *what, double done)
 {
-    progress_report(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                    "measuring the machine %.0f %%: %s", done * 100, what);
+    progress_report(ctx, PROGRESS_AT(done, NAN), "measuring the machine %.0f %%: %s", done * 100, what);
 }
 
 enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,

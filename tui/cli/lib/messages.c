@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "advisor/experiment/experiment.h"
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "tui/cli/lib/lib.h"
@@ -21,6 +20,12 @@ const char *cli_word_shown(const char *word, char buf[HTTP_SHOWN_MAX])
 }
 
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
+
+void cli_put_cautions(json_t *row, bool random_weights, bool answers_unverified)
+{
+    json_put_bool(row, "random_weights", random_weights);
+    json_put_bool(row, "answers_unverified", answers_unverified);
+}
 
 void cli_note_cautions(struct table *t, bool random_weights, bool answers_unverified)
 {
@@ -81,13 +86,12 @@ void cli_note_unsupported(struct table *t, const struct gguf *g)
         if (x->format) continue;
         bytes += x->bytes;
         if (n++ < NOTES_MOST) note_unsupported_tensor(t, x);
-        json_t *one = json_object();
+        json_t *one = list_row(list);
         json_put_str(one, "name", x->name);
         json_put_int(one, "type", x->type);
         json_put_str(one, "type_name", x->type_name);
         json_put_str(one, "shape", cli_tensor_shape(shape, x));
         json_put_int(one, "bytes", x->bytes);
-        json_array_append_new(list, one);
     }
     if (n > NOTES_MOST) {
         char all[16];
@@ -162,6 +166,13 @@ int cli_print(const struct cli_global *g, const struct cli_args *a, const struct
     struct err why = { 0 };
     const struct table_style style = { .width = terminal_width(), .verbose = g->verbose, .quiet = g->quiet };
     if (table_write_styled(t, g->output, style, stdout, &why)) return cli_fail(a, &why);
+    return status;
+}
+
+int cli_finish(const struct cli_global *g, const struct cli_args *a, struct table *t, int status)
+{
+    status = cli_print(g, a, t, status);
+    table_done(t);
     return status;
 }
 

@@ -20,9 +20,26 @@ static struct column column_of_metric(const struct metric *m)
                             .metric = m };
 }
 
+static enum column_kind column_kind_of(const struct column *c)
+{
+    static const enum column_kind KINDS[] = {
+        [JSON_FIELD_NUM] = COLUMN_NUM,     [JSON_FIELD_LOG_RATIO] = COLUMN_NUM,
+        [JSON_FIELD_INT] = COLUMN_INT,     [JSON_FIELD_INT_OR_NULL] = COLUMN_INT,
+        [JSON_FIELD_COUNT] = COLUMN_INT,   [JSON_FIELD_ID] = COLUMN_INT,
+        [JSON_FIELD_BOOL] = COLUMN_BOOL,   [JSON_FIELD_BYTES] = COLUMN_BYTES,
+        [JSON_FIELD_TEXT] = COLUMN_TEXT,   [JSON_FIELD_WORDS] = COLUMN_TEXT,
+        [JSON_FIELD_STRING] = COLUMN_TEXT,
+    };
+    return c->of && c->kind == COLUMN_TEXT ? KINDS[c->value.kind] : c->kind;
+}
+
 static struct column column_resolve(const struct column *c)
 {
-    if (!c->metric) return *c;
+    if (!c->metric) {
+        struct column own = *c;
+        own.kind = column_kind_of(c);
+        return own;
+    }
     struct column own = column_of_metric(c->metric);
     own.keep = c->keep;
     if (c->title) {
@@ -46,11 +63,22 @@ void table_init(struct table *t, const struct document *document)
     t->extra = json_object();
 }
 
-json_t *table_row(struct table *t)
+json_t *list_row(json_t *list)
 {
     json_t *row = json_object();
-    json_array_append_new(t->rows, row);
+    json_array_append_new(list, row);
     return row;
+}
+
+json_t *table_row(struct table *t)
+{
+    return list_row(t->rows);
+}
+
+json_t *table_record(struct table *t, const struct document *document)
+{
+    table_init(t, document);
+    return table_row(t);
 }
 
 static bool notes_have(const char *notes, const char *line)
@@ -87,6 +115,15 @@ LINE_ADDER(table_detail, details, true)
 LINE_ADDER(table_result, result, false)
 LINE_ADDER(table_closing, closing, true)
 LINE_ADDER(table_next, next, true)
+
+void table_lines(struct table *t, void (*add)(struct table *t, const char *fmt, ...), const char *text)
+{
+    for (const char *line = text ? text : ""; *line;) {
+        const int n = (int)strcspn(line, "\n");
+        if (n) add(t, "%.*s", n, line);
+        line += n + (line[n] == '\n');
+    }
+}
 
 void table_keep(struct table *t, const char *names)
 {
@@ -171,6 +208,17 @@ void row_put_known(const struct table *t, json_t *row, const json_t *from)
     }
 }
 
+void document_put_struct(const struct document *d, json_t *row, const char *type, const void *from)
+{
+    for (int c = 0; c < d->n_columns; c++) {
+        const struct column *column = &d->columns[c];
+        struct json_field f = column->value;
+        if (!column->of || strcmp(column->of, type)) continue;
+        f.name = column->metric ? column->metric->name : column->name;
+        json_put_fields(row, &f, 1, from);
+    }
+}
+
 void table_put_metrics(const struct table *t, json_t *row, const double *value)
 {
     for (int c = 0; c < t->n_columns; c++) {
@@ -226,11 +274,7 @@ static enum err_code write_json(const struct table *t, FILE *out, struct err *wh
     json_object_update(doc, t->extra);
     if (!t->record) {
         json_t *rows = json_array();
-        for (size_t r = 0; r < json_array_size(t->rows); r++) {
-            json_t *row = json_object();
-            row_complete(t, r, row);
-            json_array_append_new(rows, row);
-        }
+        for (size_t r = 0; r < json_array_size(t->rows); r++) row_complete(t, r, list_row(rows));
         json_put(doc, "rows", rows);
     }
     enum err_code rc = output_json(doc, out, why);

@@ -7,6 +7,7 @@
 #define QDYNO_CLI_OUTPUT_H
 
 #include "advisor/stats/stats.h"
+#include "base/fields/fields.h"
 #include "tui/cli/cli.h"
 
 enum column_kind { COLUMN_TEXT, COLUMN_INT, COLUMN_NUM, COLUMN_BYTES, COLUMN_BOOL };
@@ -22,7 +23,27 @@ struct column {
     /* A column of a metric takes everything above from its row in METRICS: METRIC_COLUMN(METRIC_TTFT). With a
      * title of its own it takes the name and the kind only. */
     const struct metric *metric;
+    /* A column that is a member of a struct is filled by document_put; .kind is needed for bytes only. */
+    const char *of;          /* "struct advice"; NULL: the command fills the column */
+    struct json_field value; /* its name is that of the column */
 };
+/* A row of a table of columns: COL("ttft_s", "TTFT ms", .kind = COLUMN_NUM, .scale = 1e3). KEY is not in md.
+ */
+#define COL(script_name, heading, ...)                                                                       \
+    {                                                                                                        \
+        .name = (script_name), .title = (heading), __VA_ARGS__                                               \
+    }
+#define KEY(script_name, ...)                                                                                \
+    {                                                                                                        \
+        .name = (script_name), __VA_ARGS__                                                                   \
+    }
+/* The member of a column, of its usual kind or of another one (base/fields): MEMBER_AS(struct run_row, id,
+ * ID). */
+#define MEMBER(type, member)          MEMBER_KIND(type, member, JSON_FIELD_KIND(type, member))
+#define MEMBER_AS(type, member, KIND) MEMBER_KIND(type, member, JSON_FIELD_##KIND)
+#define MEMBER_KIND(type, member, json_kind)                                                                 \
+    .of = #type,                                                                                             \
+    .value = { .kind = (json_kind), .offset = offsetof(type, member), .size = sizeof(((type *)0)->member) }
 #define METRIC_COLUMN(id)                                                                                    \
     {                                                                                                        \
         .metric = &METRICS[id]                                                                               \
@@ -53,9 +74,14 @@ struct document {
     /* Keys of rows that only the database holds, separated by spaces: no format prints them. NULL: none. */
     const char *unprinted;
 };
+/* Defines DOCUMENT_NAME; further members follow: .record = true */
+#define DOCUMENT(name, text, table, ...)                                                                     \
+    const struct document DOCUMENT_##name = {                                                                \
+        .schema = (text), .columns = (table), .n_columns = COUNT_OF(table), __VA_ARGS__                      \
+    }
 
-/* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared.
- * Such a key would be missing in the table or in docs/documents.md. */
+/* ERR_INTERNAL for a key of a row that is no column, and for a member of the document that is not declared:
+ * such a key would be missing in the table or in docs/documents.md. Also for a table that names run 0. */
 struct table;
 enum err_code document_check(const struct table *t, struct err *why);
 
@@ -103,6 +129,14 @@ struct table_style {
 void table_init(struct table *t, const struct document *document);
 /* Adds a row, to be filled with json_put_*. Borrowed. */
 json_t *table_row(struct table *t);
+/* table_init, and the only row. */
+json_t *table_record(struct table *t, const struct document *document);
+/* table_row for any list. */
+json_t *list_row(json_t *list);
+/* Adds the members of *from, a struct of this type, that are columns of the document to a row. */
+#define document_put(document, row, type, from)                                                              \
+    document_put_struct(document, row, #type, (const type *){ from })
+void document_put_struct(const struct document *d, json_t *row, const char *type, const void *from);
 /* Adds the value of each metric that has a column: value[METRIC_COUNT], by enum metric_id. */
 void table_put_metrics(const struct table *t, json_t *row, const double *value);
 /* Adds one of them. Bytes are written as integers; unknown ones are left out. */
@@ -121,6 +155,8 @@ void table_result(struct table *t, const char *fmt, ...) __attribute__((format(p
 void table_closing(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Sets the last line: the next step, one command. */
 void table_next(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds each line of a text with one of these: table_lines(t, table_note, text). NULL: none. */
+void table_lines(struct table *t, void (*add)(struct table *t, const char *fmt, ...), const char *text);
 /* Names of columns that a narrow terminal must show, separated by spaces. */
 void table_keep(struct table *t, const char *names);
 /* Sets or replaces the summary. `show` prints documents without one, because it has another exit status. */

@@ -19,6 +19,12 @@ struct progress_figures {
     json_t *own;         /* borrowed */
     bool at_once;        /* write it even if the last line was just written */
 };
+/* The figures where only the share that is done, and perhaps the seconds that are left, are known. */
+#define PROGRESS_AT(share, left)                                                                             \
+    &(struct progress_figures)                                                                               \
+    {                                                                                                        \
+        .done = (share), .rate = NAN, .left_s = (left)                                                       \
+    }
 
 /* The object of one line. New reference. */
 json_t *progress_to_json(const struct progress_figures *at, const char *text, double left_s);

@@ -7,20 +7,22 @@
 #include "engine/gguf/gguf.h"
 #include "engine/quant/quant.h"
 #include "kernels/kernels.h"
+#include "tui/cli/documents.h"
 
+#define TENSOR(member) MEMBER(struct tensor_plan, member)
 const struct column RECIPE_TENSOR_COLUMNS[] = {
-    { .name = "config", .title = "config" },
-    { .name = "name", .title = "tensor" },
-    { .name = "rows", .title = "rows", .kind = COLUMN_INT },
-    { .name = "cols", .title = "inputs", .kind = COLUMN_INT },
-    { .name = "format_before", .title = "format before" },
-    { .name = "format", .title = "format" },
-    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
-    { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 8 },
-    { .name = "nmse_rescaled", .kind = COLUMN_BOOL },
-    { .name = "values_rounded", .title = "values rounded", .kind = COLUMN_INT },
-    { .name = "largest_difference", .title = "largest difference", .kind = COLUMN_NUM, .digits = 9 },
-    { .name = "reason", .title = "reason" },
+    COL("config", "config"),
+    COL("name", "tensor"),
+    COL("rows", "rows", .kind = COLUMN_INT),
+    COL("cols", "inputs", .kind = COLUMN_INT),
+    COL("format_before", "format before"),
+    COL("format", "format"),
+    COL("bytes", "bytes", .kind = COLUMN_BYTES, TENSOR(bytes)),
+    COL("nmse", "NMSE", .digits = 8, TENSOR(nmse)),
+    KEY("nmse_rescaled", TENSOR(nmse_rescaled)),
+    COL("values_rounded", "values rounded", .kind = COLUMN_INT),
+    COL("largest_difference", "largest difference", .digits = 9, TENSOR(largest)),
+    COL("reason", "reason"),
 };
 
 void recipe_put_tensor(json_t *row, const struct tensor_plan *t)
@@ -31,11 +33,8 @@ void recipe_put_tensor(json_t *row, const struct tensor_plan *t)
     json_put_int(row, "cols", s->shape[0]);
     json_put_str(row, "format_before", s->format->name);
     json_put_str(row, "format", t->format->name);
-    json_put_int(row, "bytes", t->bytes);
-    json_put_num(row, "nmse", t->nmse);
-    json_put_bool(row, "nmse_rescaled", t->nmse_rescaled);
+    document_put(&DOCUMENT_METHOD_TENSORS, row, struct tensor_plan, t);
     if (t->rounded >= 0) json_put_int(row, "values_rounded", t->rounded);
-    json_put_num(row, "largest_difference", t->largest);
     json_put_str(row, "reason", TENSOR_FATES[t->fate]);
 }
 
@@ -124,11 +123,10 @@ void recipe_note_left_out(struct table *t, const struct quantize_plan *p)
     for (int64_t i = 0; i < p->count; i++) {
         const struct tensor_plan *x = &p->tensors[i];
         if (x->quantized) continue;
-        json_t *one = json_object();
+        json_t *one = list_row(list);
         json_put_str(one, "name", x->source->name);
         json_put_str(one, "format", x->format->name);
         json_put_str(one, "reason", TENSOR_FATES[x->fate]);
-        json_array_append_new(list, one);
     }
     json_put(t->extra, "left_out", list);
     for (int f = 0; f < FATE_COUNT; f++) {
@@ -206,8 +204,7 @@ bool recipe_progress_show(void *arg, double done)
                         "%.40s  %.0f %%  %.1fM weights/s  ETA %s", p->what, done * 100,
                         p->rate * (double)p->weights * 1e-6, left);
     } else {
-        progress_report(p->progress, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                        "%.40s  %.0f %%", p->what, done * 100);
+        progress_report(p->progress, PROGRESS_AT(done, NAN), "%.40s  %.0f %%", p->what, done * 100);
     }
     return !cli_is_interrupted(p->global);
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
 #include "db/db.h"
 #include "tui/cli/lib/lib.h"
@@ -48,14 +47,6 @@ static void put_load(struct table *t, const struct run_recorded *before, const s
     json_put_str(t->extra, "load", loaded ? text : NULL);
 }
 
-/* One headline for each line of the text. */
-static void headlines_add(struct table *t, struct str *text)
-{
-    char *save = NULL;
-    for (char *line = strtok_r(text->data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-        table_headline(t, "%s", line);
-}
-
 void cli_run_changes(struct table *t, const struct results *before, const struct results *after)
 {
     enum { ABOVE = 12 }; /* more changes are listed below the table */
@@ -64,7 +55,7 @@ void cli_run_changes(struct table *t, const struct results *before, const struct
     struct str lead = { 0 };
     size_t i;
     run_changes_lead(&lead, &a, &b, diff);
-    if (lead.len) headlines_add(t, &lead);
+    table_lines(t, table_headline, str_text(&lead));
     str_free(&lead);
     json_array_foreach(diff, i, change)
     {
