@@ -50,10 +50,8 @@ static void every_list(void **state)
         if (!l->items) continue;
         lists++;
         s->queued = 2; /* the queue is the only empty list of this snapshot */
-        s->queue[0] = (struct queued_job){ .id = 5, .kind = "ab", .line = "ab default q8_0" };
-        s->queue[1] = (struct queued_job){
-            .id = 4, .kind = "quantize", .line = "quantize a b", .since_ms = 9
-        };
+        s->queue[0] = (struct queued_job){ .id = 5, .command = fixture_words("ab default q8_0") };
+        s->queue[1] = (struct queued_job){ .id = 4, .command = fixture_words("quantize a b"), .since_ms = 9 };
         const int n = list_order(&u, s, items);
         CHECK_GE(n, 1);
         snprintf(u.list[view].filter, LIST_FILTER, "no row has this");
@@ -194,7 +192,7 @@ static void deleting_and_restoring(void **state)
     CHECK_EQ(e.job.id, id);
     e = input_key(&u, s, 'u'); /* nothing was deleted: the other meaning of the key */
     CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
-    CHECK_CONTAINS(e.command, "apply --undo");
+    CHECK_CONTAINS(line_of(&e.command), "apply --undo");
     snprintf(s->run[0].state, sizeof s->run[0].state, "running");
     u.selected[VIEW_HISTORY] = 0;
     e = input_key(&u, s, 'x');

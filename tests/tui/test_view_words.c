@@ -52,8 +52,8 @@ static void a_search_that_waits_says_so(void **state)
     struct snapshot *s = fixture_running();
     struct ui u = { .view = VIEW_TUNE };
     s->queued = 2;
-    s->queue[0] = (struct queued_job){ .id = 1, .kind = "bench", .line = "bench -m a.gguf" };
-    s->queue[1] = (struct queued_job){ .id = 2, .kind = "tune", .line = "tune -m a.gguf --goal balanced" };
+    s->queue[0] = (struct queued_job){ .id = 1, .command = fixture_words("bench -m a.gguf") };
+    s->queue[1] = (struct queued_job){ .id = 2, .command = fixture_words("tune -m a.gguf --goal balanced") };
     char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "The search waits in the queue as number 2, until the running experiment has ended");
     CHECK(!strstr(text, "good enough, stop"));
@@ -164,7 +164,6 @@ static void the_title_names_the_server(void **state)
 static void a_load_over_http_says_what_it_cannot_know(void **state)
 {
     (void)state;
-    char refusal[300];
     struct err why;
     struct snapshot *s = fixture_load();
     struct ui u = { .view = VIEW_LOAD };
@@ -182,9 +181,9 @@ static void a_load_over_http_says_what_it_cannot_know(void **state)
     CHECK(!strstr(text, "next schedule"));
     CHECK_CONTAINS(text, "$ qdyno ab -m ");
     free(text);
-    CHECK_CONTAINS(action_refusal(DO_SCHEDULE, &u, s, refusal, sizeof refusal), "sent over HTTP");
-    CHECK_CONTAINS(action_refusal(DO_LOAD_SETTING, &u, s, refusal, sizeof refusal), "sent over HTTP");
-    CHECK_STR(action_refusal(DO_EARLIER, &u, s, refusal, sizeof refusal), "");
+    CHECK_CONTAINS(action_refusal(DO_SCHEDULE, &u, s), "sent over HTTP");
+    CHECK_CONTAINS(action_refusal(DO_LOAD_SETTING, &u, s), "sent over HTTP");
+    CHECK_STR(action_refusal(DO_EARLIER, &u, s), "");
     u.view = VIEW_AB;
     text = draw(s, &u, 200, 60, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "requests/s"); /* not tokens */

@@ -261,7 +261,7 @@ struct effect action_suspend(struct ui *ui, const struct snapshot *s)
 
 struct effect action_quit(struct ui *ui, const struct snapshot *s)
 {
-    if (!snapshot_is_running(s) && !s->command[0] && !s->queued) return effect_request(REQUEST_QUIT);
+    if (!snapshot_is_running(s) && !s->command.n && !s->queued) return effect_request(REQUEST_QUIT);
     ui->confirm_quit = true;
     return effect_none();
 }

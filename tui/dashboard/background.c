@@ -150,19 +150,14 @@ void background_reserve_probe(struct background *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-bool command_is_tune(const char *line)
-{
-    return !strcmp(line, "tune") || str_starts(line, "tune ");
-}
-
 bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j)
 {
     pthread_mutex_lock(&b->lock);
     const bool queued = jobs_put(queue, j);
     if (queued) {
-        text_cut(b->known.command, sizeof b->known.command, j->text[0]);
+        b->known.command = j->command;
         b->known.command_started_ms = clock_unix_ms();
-        if (command_is_tune(j->text[0])) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
+        if (words_run(&j->command, "tune")) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
     }
     pthread_mutex_unlock(&b->lock);
     return queued;

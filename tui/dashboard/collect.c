@@ -129,9 +129,7 @@ static void request_limits(struct dashboard *d)
     snprintf(want, sizeof want, "%lld %lld", (long long)s->experiment.run_id,
              (long long)s->ceilings.measured_unix_ms);
     if (!strcmp(want, d->limits_for)) return;
-    struct job j = { .run = job_predict_limits };
-    for (int i = 0; i < JOB_ARMS; i++) job_put_text(&j, i, s->experiment.arm[i].line);
-    job_put_text(&j, JOB_ARMS, s->experiment.spec.model);
+    const struct job j = { .run = job_predict_limits, .experiment = &s->experiment.spec };
     if (jobs_put(d->queue[QUEUE_PROCESSOR], &j)) memcpy(d->limits_for, want, sizeof want);
 }
 
@@ -143,7 +141,7 @@ static void follow_running(struct dashboard *d)
     static const int64_t AGAIN_NS = INT64_C(3000000000);
     const struct snapshot *s = d->s;
     const int64_t id = dashboard_is_running(d) ? s->experiment.run_id : s->tune.running ? s->tune.run_id : 0;
-    bool others = s->command[0] != '\0';
+    bool others = s->command.n > 0;
     for (int i = 0; i < s->run_count; i++)
         others |= !strcmp(s->run[i].state, "running") && s->run[i].id != id;
     const bool again = d->ui.view == VIEW_HISTORY && others && clock_ns() >= d->runs_ns;
@@ -216,14 +214,13 @@ static void collect_traffic(struct dashboard *d)
 static void request_folder(struct dashboard *d)
 {
     struct form_lookups *l = &d->lookups;
-    struct job j = { .run = job_list_folder };
-    char path[sizeof j.text[0]];
+    char path[sizeof l->folder];
+    struct job j = { .run = job_list_folder, .text = { path } };
     if (!suggestions_folder(&d->ui.form, path, sizeof path)) {
         l->folder_known = false;
         return;
     }
     if (l->folder_known && !strcmp(path, l->folder)) return;
-    job_put_text(&j, 0, path);
     j.id = background_want_folder(d->background);
     if (!jobs_put(d->queue[QUEUE_DATABASE], &j)) return; /* the next frame tries again */
     snprintf(l->folder, sizeof l->folder, "%s", path);
@@ -237,14 +234,11 @@ static void request_estimates(struct dashboard *d)
     const struct form *f = &d->ui.form;
     const enum form_ask ask = form_asks(f);
     const struct form_field *field = &f->field[f->focus];
-    struct job j = { .run = job_estimate_lines, .id = field->cursor };
+    const struct job j = { .run = job_estimate_lines, .text = { d->s->model_path }, .form = f };
     char want[sizeof l->estimated];
     if (f->kind != FORM_AB || (ask != ASK_CONFIG && ask != ASK_MORE) || !d->s->model_path[0]) return;
     snprintf(want, sizeof want, "%d %s %s", field->cursor, d->s->model_path, field->text);
     if (!strcmp(want, l->estimated)) return;
-    job_put_text(&j, 0, field->text);
-    job_put_text(&j, 1, d->s->model_path);
-    job_put_text(&j, 2, f->field[AB_WORKLOAD].text);
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) memcpy(l->estimated, want, sizeof want);
 }
 
@@ -253,13 +247,11 @@ static void request_check(struct dashboard *d)
 {
     const struct form *f = &d->ui.form;
     const uint64_t want = form_hash(f, d->s->model_path);
-    struct job j = { .run = job_check_form, .id = (int64_t)want, .other_id = f->kind };
+    const struct job j = {
+        .run = job_check_form, .text = { d->s->model_path }, .form = f, .id = (int64_t)want
+    };
     if (d->lookups.checked == want || d->s->checked.of == want) return;
     background_want_check(d->background, want); /* a check of earlier texts that runs now ends early */
-    for (int i = 0; i < FORMS[f->kind].fields; i++) job_put_text(&j, i, f->field[i].text);
-    job_put_text(&j, FORM_CHECK_MODEL, d->s->model_path);
-    if (f->kind == FORM_RESUME)
-        snprintf(j.text[FORM_CHECK_RUN], sizeof j.text[0], "%lld", (long long)f->about);
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) d->lookups.checked = want;
 }
 
@@ -306,8 +298,7 @@ static void flush_spool(struct dashboard *d)
     if (d->s->spool_count <= 0 || clock_ns() < d->flush_ns) return;
     if (dashboard_is_running(d) || d->options->read_only) return;
     d->flush_ns = clock_ns() + FLUSH_NS;
-    struct job flush = { .run = job_flush_spool };
-    job_put_text(&flush, 0, d->ui.push_url);
+    const struct job flush = { .run = job_flush_spool, .text = { d->ui.push_url } };
     jobs_put(d->queue[QUEUE_NETWORK], &flush);
 }
 
@@ -339,7 +330,7 @@ void dashboard_collect(struct dashboard *d)
     if (background_take_message(d->background, text, sizeof text, &is_error)) {
         dashboard_message(d, is_error, "%s", text);
         /* How something ended stays until the next key, unless it would cover the progress of what runs. */
-        if (!s->command[0] && !snapshot_is_running(s)) d->ui.message_until_ms = INT64_MAX;
+        if (!s->command.n && !snapshot_is_running(s)) d->ui.message_until_ms = INT64_MAX;
     }
     flush_spool(d);
     open_new_page(d);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/dashboard/actions.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/preferences.h"
 
@@ -14,9 +15,7 @@ static void first_jobs(struct dashboard *d)
     const struct dashboard_options *o = d->options;
     jobs_put(d->queue[QUEUE_PROCESSOR], &(struct job){ .run = job_detect_machine });
     if (o->model) {
-        struct job j = { .run = job_read_model };
-        job_put_text(&j, 0, o->model);
-        jobs_put(d->queue[QUEUE_DATABASE], &j);
+        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_model, .text = { o->model } });
     }
     jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_history });
     if (o->frames <= 0 && !o->read_only)
@@ -25,7 +24,7 @@ static void first_jobs(struct dashboard *d)
     if (o->frames > 0 || o->read_only) {
         jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_load_run, .id = o->resume_id });
     } else {
-        const struct effect resume = { .requests = REQUEST_START_EXPERIMENT, .job.id = o->resume_id };
+        const struct effect resume = action_resume_run(&d->ui, o->resume_id);
         effect_apply(d, &resume);
     }
 }
@@ -103,7 +102,11 @@ static void queue_dropped(const struct dashboard *d)
     struct str text = { 0 };
     if (!d->waiting_count) return;
     str_printf(&text, "%d queued job%s did not run:\n", d->waiting_count, str_plural(d->waiting_count));
-    for (int i = 0; i < d->waiting_count; i++) str_printf(&text, "  %s\n", d->waiting[i].effect.command);
+    for (int i = 0; i < d->waiting_count; i++) {
+        str_append(&text, "  ");
+        command_print(&text, &d->ui, &d->waiting[i].effect.command);
+        str_append(&text, "\n");
+    }
     char *safe = sink_text(SINK_TERMINAL, str_text(&text));
     fputs(safe ? safe : "", stderr);
     free(safe);
@@ -125,7 +128,10 @@ static void dashboard_close(struct dashboard *d)
     for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;
     experiment_close(d->experiment);
     sidebyside_close(d->write);
-    if (done) background_close(d->background); /* otherwise a job still uses it until the process ends */
+    if (done) { /* otherwise a job still uses them until the process ends */
+        background_close(d->background);
+        arena_free(&d->ui.texts);
+    }
     free(d->s);
     free(d->last);
 }

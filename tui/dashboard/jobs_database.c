@@ -200,17 +200,6 @@ void job_load_run(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* "1%" or "0.01" as a ratio; NAN if it is neither. */
-static double ratio_parse(const char *text)
-{
-    double v = NAN;
-    char number[32];
-    const size_t n = strlen(text);
-    const bool percent = n && text[n - 1] == '%';
-    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
-    return str_to_double(number, &v) ? (percent ? v / 100 : v) : (double)NAN;
-}
-
 /* The path of the text for the quality measurement: "yes" is the one of the model of arm A. */
 static enum err_code start_quality_text(struct experiment_spec *spec, const char *db_path, const char *text,
                                         struct err *why)
@@ -233,68 +222,32 @@ static enum err_code start_quality_text(struct experiment_spec *spec, const char
     return rc;
 }
 
-/* Margin, budget and quality; an empty text leaves the default. */
-static enum err_code start_options(struct experiment_spec *spec, const struct background *b,
-                                   const struct job *j, struct err *why)
-{
-    double seconds;
-    struct quality_context ignored; /* the result shows the length of its windows */
-    const double margin = ratio_parse(j->text[START_MARGIN]);
-    if (margin > 0) spec->margin = margin;
-    if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
-    spec->quality_chunks = QUALITY_CHUNKS;
-    spec->quality_least = QUALITY_LEAST;
-    const enum err_code rc = start_quality_text(spec, b->db_path, j->text[START_QUALITY], why);
-    if (!rc) experiment_quality_follow(&ignored, spec, false);
-    return rc;
-}
-
-static enum err_code start_spec(struct experiment_spec *spec, const struct background *b, const struct job *j,
-                                struct err *why)
-{
-    enum { WAIT_QUIET_S = 600 };
-    *spec = (struct experiment_spec){
-        .arms = JOB_ARMS, .margin = EXPERIMENT_MARGIN, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
-    };
-    if (j->other_id == BUSY_WAIT) spec->wait_quiet_s = WAIT_QUIET_S;
-    if (j->other_id == BUSY_LOADED) spec->estimand = ESTIMAND_LOADED;
-    double seconds;
-    if (j->id && str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
-    if (j->id) return ERR_OK;
-    static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
-    enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);
-    /* training starts from random weights, without a model file */
-    if (!rc && !spec->workload.train && !str_put(spec->model, sizeof spec->model, j->text[START_MODEL]))
-        rc = err_set(why, ERR_USAGE, "the path of the model has more than %d bytes", MODEL_PATH - 1);
-    spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
-    for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
-        const char *line = j->text[ARMS[arm]];
-        rc = config_parse(&spec->config[arm], line, why);
-    }
-    return rc ? rc : start_options(spec, b, j, why);
-}
-
 /* A job, because opening the database may have to wait for another qdyno process. */
 void job_start_experiment(struct background *b, const struct job *j)
 {
     struct err why = { 0 };
     struct experiment *x = NULL;
-    struct experiment_spec *spec = malloc(sizeof *spec);
+    struct experiment_spec spec = *j->experiment;
+    struct quality_context ignored; /* the result shows the length of its windows */
     pthread_mutex_lock(&b->lock);
     struct machine m = b->known.machine;
     bool known = b->known.machine_known;
     struct sampler_thread *sampler = b->sampler;
     pthread_mutex_unlock(&b->lock);
-    enum err_code rc = spec ? ERR_OK : err_set(&why, ERR_NOMEM, "not enough memory for an experiment");
-    if (rc == ERR_OK && !known)
-        rc = err_set(&why, ERR_ABSENT, "the machine could not be detected; the log (key 9) says why");
-    if (rc == ERR_OK) rc = start_spec(spec, b, j, &why);
-    if (rc == ERR_OK && !spec->resume_id) rc = experiment_check(spec, &why);
+    enum err_code rc = known ? ERR_OK
+                             : err_set(&why, ERR_ABSENT,
+                                       "the machine could not be detected; the log (key 9) says why");
+    if (rc == ERR_OK && !spec.resume_id) {
+        spec.quality_chunks = QUALITY_CHUNKS;
+        spec.quality_least = QUALITY_LEAST;
+        rc = start_quality_text(&spec, b->db_path, j->text[0], &why);
+        if (!rc) experiment_quality_follow(&ignored, &spec, false);
+        if (!rc) rc = experiment_check(&spec, &why);
+    }
     struct experiment_deps deps = {
         .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
     };
-    if (rc == ERR_OK) rc = experiment_start(&x, spec, &deps, &why);
-    free(spec);
+    if (rc == ERR_OK) rc = experiment_start(&x, &spec, &deps, &why);
     if (rc) background_announce(b, true, "A/B: %s", why.message);
     pthread_mutex_lock(&b->lock);
     b->started = x;

@@ -303,22 +303,20 @@ void job_estimate_lines(struct background *b, const struct job *j)
     struct snapshot *s = malloc(sizeof *s);
     struct suggestions *c = malloc(sizeof *c);
     struct line_estimates *out = calloc(1, sizeof *out);
-    struct form *form = calloc(1, sizeof *form);
+    const struct form_field *field = &j->form->field[j->form->focus];
     struct gguf *g = NULL;
     struct workload w = { 0 };
     struct err why;
-    if (s && c && out && form && !model_file_open(&g, j->text[1], &why)) {
-        const bool known = !workload_parse(&w, j->text[2], &why) && !w.train;
+    if (s && c && out && !model_file_open(&g, j->text[0], &why)) {
+        const bool known = !workload_parse(&w, j->form->field[AB_WORKLOAD].text, &why) && !w.train;
         struct config usual;
         config_default(&usual);
         const struct estimate_for x = { g, known ? workload_ctx(&w) : 0,
                                         known ? workload_sequences_for(&w, &usual) : 1 };
         background_copy(b, s);
-        form_show(form, FORM_AB, (const char *const[FORM_FIELDS]){ j->text[0] });
-        form->field[0].cursor = (int)j->id;
-        str_put(out->text, sizeof out->text, j->text[0]);
-        out->cursor = (int)j->id;
-        const struct suggestion_source from = snapshot_suggestion_source(s, form);
+        str_put(out->text, sizeof out->text, field->text);
+        out->cursor = field->cursor;
+        const struct suggestion_source from = snapshot_suggestion_source(s, j->form);
         suggestions_make(c, &from);
         estimate_line(out, &x, s, b->db_path);
         estimate_variants(out, &x, c);
@@ -327,7 +325,6 @@ void job_estimate_lines(struct background *b, const struct job *j)
         pthread_mutex_unlock(&b->lock);
     }
     gguf_close(g);
-    free(form);
     free(out);
     free(c);
     free(s);

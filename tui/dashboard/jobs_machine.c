@@ -303,14 +303,13 @@ void job_predict_limits(struct background *b, const struct job *j)
     pthread_mutex_unlock(&b->lock);
     for (int arm = 0; arm < JOB_ARMS; arm++) {
         struct err why = { 0 };
-        struct config config;
+        const struct config *config = &j->experiment->config[arm];
         struct prediction p = { .decode_limit_tok_s = NAN, .prefill_limit_tok_s = NAN };
         struct gguf *g = NULL;
-        bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
-        const char *own = good ? config_text(&config, KNOB_MODEL) : "";
-        good = good && !config_is_foreign(&config); /* limits are those of qdyno's own kernels */
-        if (good && model_file_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
-            predict(&p, g, &config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
+        const bool good = known && !config_is_foreign(config); /* limits are those of qdyno's own kernels */
+        const char *own = config_text(config, KNOB_MODEL);
+        if (good && model_file_open(&g, *own ? own : j->experiment->model, &why) == ERR_OK &&
+            predict(&p, g, config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
             p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
         gguf_close(g);
         pthread_mutex_lock(&b->lock);

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advisor/advise/advise.h"
@@ -12,12 +13,13 @@
 /* Append one line with the time of day. */
 static void print_line(struct str *out, int64_t unix_ms, const char *fmt, ...)
 {
-    char text[2048];
+    char *text = NULL;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    const int n = vasprintf(&text, fmt, args);
     va_end(args);
-    str_printf(out, "%s %s\n", figure_clock(unix_ms).text, text);
+    if (n >= 0) str_printf(out, "%s %s\n", figure_clock(unix_ms).text, text);
+    if (n >= 0) free(text);
 }
 
 /* ---------------------------------------------------------------- machine, model, advice */
@@ -304,6 +306,14 @@ static void report_page(struct linear_reported *t, const struct snapshot *s, str
         print_line(out, s->unix_ms, "%s", s->page.line[i].text);
 }
 
+static void print_question(struct str *out, int64_t unix_ms, const struct ui *u)
+{
+    struct str command = { 0 };
+    words_print(&command, &u->question.command, 0);
+    print_line(out, unix_ms, "%s y or n: %s", u->question.text, str_text(&command));
+    str_free(&command);
+}
+
 static void report_questions(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
                              struct str *out)
 {
@@ -312,8 +322,7 @@ static void report_questions(struct linear_reported *t, const struct snapshot *s
     const bool open = f->kind != FORM_CLOSED && f->kind != FORM_PALETTE;
     if (u->confirm_quit && !t->confirm_quit) print_line(out, s->unix_ms, "%s y or n", ui_quit_question(s));
     t->confirm_quit = u->confirm_quit;
-    if (u->question.text[0] && !t->question)
-        print_line(out, s->unix_ms, "%s y or n: qdyno %s", u->question.text, u->question.line);
+    if (u->question.text[0] && !t->question) print_question(out, s->unix_ms, u);
     t->question = u->question.text[0] != '\0';
     if (open && (f->kind != t->form || f->focus != t->focus || strcmp(field->error, t->form_error) != 0)) {
         if (field->error[0] && field->text[0]) print_line(out, s->unix_ms, "%s", field->error);
@@ -496,10 +505,6 @@ int linear_keys(const char *line, const struct ui *u, int *keys, int max)
             key_buffer_add(&t, KEYS[i].key[0]);
             return t.n;
         }
-    if (line[0] > ' ' && !line[1] && key_find(line[0])) { /* a second key of an action */
-        key_buffer_add(&t, line[0]);
-        return t.n;
-    }
     key_buffer_add(&t, key_of_action(DO_PALETTE)->key[0]);
     key_buffer_add_text(&t, line);
     key_buffer_add(&t, UI_KEY_ENTER);

@@ -14,7 +14,7 @@
 /* What forms have asked the background for, so that nothing is requested twice. */
 struct form_lookups {
     bool folder_known;             /* `folder` was requested for the form that is open */
-    char folder[JOB_TEXT];         /* path, in the form of struct folder */
+    char folder[FORM_TEXT];        /* path, in the form of struct folder */
     char estimated[2 * FORM_TEXT]; /* model, config line and cursor that estimates were requested for */
     uint64_t checked;              /* form_hash() of the texts that a check was requested for */
 };

@@ -466,12 +466,19 @@ static VALUE_OF(job_order)
 
 static TEXT_OF(job_kind)
 {
-    return put_text(buf, size, job_at(s, i).kind);
+    const struct queued_job j = job_at(s, i);
+    return put_text(buf, size, j.command.n ? words_at(&j.command, 1) : "ab");
 }
 
 static TEXT_OF(job_line)
 {
-    return put_text(buf, size, job_at(s, i).line);
+    struct arena arena = { 0 };
+    struct words words = { .arena = &arena };
+    const struct queued_job j = job_at(s, i);
+    job_command(&words, s, &j);
+    words_shown(&words, 1, buf, size);
+    arena_free(&arena);
+    return buf;
 }
 
 static TEXT_OF(job_since)

@@ -24,8 +24,8 @@ const char *ui_quit_question(const struct snapshot *s)
     if (s->queued) return "Quit, stop all and drop the queue (&)?";
     if (snapshot_is_running(s)) return "Quit and stop the A/B? It can be resumed.";
     if (s->tune.running) return "Quit and stop the search? It can be resumed.";
-    return s->command[0] ? "Quit and cancel the command?"
-                         : "Quit?"; /* the command ended while the question was being asked */
+    return s->command.n ? "Quit and cancel the command?"
+                        : "Quit?"; /* the command ended while the question was being asked */
 }
 
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size)

@@ -53,8 +53,9 @@ static void draw_waiting(struct grid *g, struct rect in, int row, const struct s
 {
     char text[300];
     struct pen p = pen_at(g, in, 0, row);
+    char next[LIST_CELL];
     text_cutf(text, sizeof text, "%d job%s in the queue, next: %s", s->queued, str_plural(s->queued),
-              s->queue[0].line);
+              words_shown(&s->queue[0].command, 1, next, sizeof next));
     put_step(&p, DO_VIEW_JOBS, ROLE_TEXT, text);
 }
 

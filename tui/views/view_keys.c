@@ -87,20 +87,18 @@ static void free_edge(const struct grid *g, struct rect body, int *from, int *to
 /* While a search runs, t only shows it; and s stops what runs, which may be something else. */
 static bool key_left_out(const struct view_key *k, const struct snapshot *s, const struct ui *u)
 {
-    char why[300];
     if (u->view == VIEW_TUNE && k->action == DO_TUNE && s->tune.running) return true;
     if (u->view == VIEW_TUNE && k->action == DO_STOP && !s->tune.running) return true;
     if (u->view == VIEW_TUNE && k->action == DO_VIEW_JOBS && !s->queued) return true;
     /* what this session never allows is no offer; other keys are dimmed, because they may be possible later
      */
     if (u->read_only && refused_by_read_only(k->action, u, s)) return true;
-    return k->if_possible && action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+    return k->if_possible && action_refusal(k->action, u, s)[0] != '\0';
 }
 
 static bool key_refused(const struct view_key *k, const struct snapshot *s, const struct ui *u)
 {
-    char why[300];
-    return action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+    return action_refusal(k->action, u, s)[0] != '\0';
 }
 
 static void view_key_draw(struct pen *p, const struct view_key *v, const char *word, bool refused)
