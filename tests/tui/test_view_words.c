@@ -120,13 +120,15 @@ static void disturbed_blocks_are_one_message(void **state)
                                          "block 9 was disturbed: paging" };
     s->log_count = COUNT_OF(LINES);
     for (int i = 0; i < s->log_count; i++) {
-        s->log[i] = (struct log_line){ .unix_ms = i, .level = LOG_INFO };
+        s->log[i] = (struct log_line){ .unix_ms = i,
+                                       .level = LOG_INFO,
+                                       .disturbed = strstr(LINES[i], "block") };
         snprintf(s->log[i].text, sizeof s->log[i].text, "%s", LINES[i]);
     }
     snapshot_fold_log(s);
     CHECK_EQ(s->log_count, 4);
     CHECK_STR(s->log[0].text, LINES[0]);
-    CHECK_STR(s->log[1].text, "block 3 was disturbed, as were 2 before it: others 40 %");
+    CHECK_STR(s->log[1].text, "block 3 was disturbed: others 40 % (as were 2 before it)");
     CHECK_EQ(s->log[1].unix_ms, 3);
     CHECK_STR(s->log[2].text, "worse");
     CHECK_STR(s->log[3].text, LINES[5]);

@@ -307,8 +307,7 @@ struct effect action_model_text(struct ui *ui, const struct snapshot *s)
 struct effect action_tune(struct ui *ui, const struct snapshot *s)
 {
     action_enter_view(ui, VIEW_TUNE);
-    if (!s->tune.running)
-        form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
+    if (!s->tune.running) form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ NULL, "10m" });
     return effect_none();
 }
 

@@ -147,10 +147,11 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
 static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
-    char budget[32] = "5m", needed[FORECAST_BUDGET] = "";
+    char budget[FORM_USUAL], needed[FORECAST_BUDGET] = "";
     const int64_t id = ui_resumed_id(ui, s, &is_tune);
     const bool here = s->experiment_known && s->experiment.run_id == id;
     const double had = here ? s->experiment.spec.budget_s : 0;
+    form_usual(ASK_BUDGET, budget);
     if (had > 0)
         snprintf(budget, sizeof budget, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
     if (here && *experiment_resume_budget(needed, &s->experiment, s->experiment.blocks_needed))

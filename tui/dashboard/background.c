@@ -55,6 +55,7 @@ static void log_append(struct background *b, enum log_level level, const char *t
     struct log_line *l = &s->log[s->log_count - 1];
     l->unix_ms = clock_unix_ms();
     l->level = level;
+    l->disturbed = false;
     text_cut(l->text, sizeof l->text, text);
 }
 
@@ -67,6 +68,15 @@ void background_log(struct background *b, enum log_level level, const char *fmt,
     va_end(args);
     pthread_mutex_lock(&b->lock);
     log_append(b, level, text);
+    pthread_mutex_unlock(&b->lock);
+}
+
+void background_log_event(void *background, const char *kind, const char *text)
+{
+    struct background *b = background;
+    pthread_mutex_lock(&b->lock);
+    log_append(b, LOG_INFO, text);
+    b->known.log[b->known.log_count - 1].disturbed = !strcmp(kind, EVENT_DISCARD);
     pthread_mutex_unlock(&b->lock);
 }
 

@@ -42,6 +42,8 @@ void background_close(struct background *b); /* stops the sampler; accepts NULL 
 /* Append a line to the log pane. Any thread. */
 void background_log(struct background *b, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Append an event of an experiment (experiment_deps.on_event). Any thread. */
+void background_log_event(void *background, const char *kind, const char *text);
 /* Append a line to the log and show it in the status line. Any thread. */
 void background_announce(struct background *b, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -72,7 +72,9 @@ static void collect_events(struct snapshot *s)
     if (!s->experiment_known || s->experiment_live || s->experiment.events == 0) return;
     memcpy(all, s->log, sizeof s->log[0] * (size_t)n);
     for (int i = 0; i < MIN(s->experiment.events, (int)EXPERIMENT_EVENTS); i++, n++) {
-        all[n] = (struct log_line){ .unix_ms = s->experiment.event[i].unix_ms, .level = LOG_INFO };
+        all[n] = (struct log_line){ .unix_ms = s->experiment.event[i].unix_ms,
+                                    .level = LOG_INFO,
+                                    .disturbed = !strcmp(s->experiment.event[i].kind, EVENT_DISCARD) };
         memcpy(all[n].text, s->experiment.event[i].text, sizeof all[n].text);
     }
     qsort(all, (size_t)n, sizeof all[0], log_line_by_time);

@@ -245,7 +245,12 @@ void job_start_experiment(struct background *b, const struct job *j)
         if (!rc) rc = experiment_check(&spec, &why);
     }
     struct experiment_deps deps = {
-        .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
+        .db_path = b->db_path,
+        .sampler = sampler,
+        .machine = &m,
+        .log = &b->log,
+        .on_event = background_log_event,
+        .event_ctx = b,
     };
     if (rc == ERR_OK) rc = experiment_start(&x, &spec, &deps, &why);
     if (rc) background_announce(b, true, "A/B: %s", why.message);

@@ -74,8 +74,7 @@ void background_read_home(struct background *b, struct db *d, const char (*sha)[
         const bool undecided = !strcmp(r->state, "done") && verdict_parse(r->verdict) == VERDICT_INCONCLUSIVE;
         if (newest_ab && (undecided || !strcmp(r->state, "stopped") || !strcmp(r->state, "interrupted")))
             h.stopped_ab = stopped_run_of(r);
-        if (newest_ab && undecided)
-            snprintf(h.stopped_ab.state, sizeof h.stopped_ab.state, "%s", RUN_UNDECIDED);
+        if (newest_ab) h.stopped_ab.undecided = undecided;
         newest_ab = false;
     }
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);

@@ -118,7 +118,7 @@ static void print_end(const struct snapshot *s, struct str *out)
 static void print_begin(const struct snapshot *s, struct str *out)
 {
     const struct experiment_state *x = &s->experiment;
-    char workload[600];
+    char workload[WORKLOAD_LINE];
     struct str arms = { 0 };
     for (int k = 0; k < experiment_arms(&x->spec); k++)
         str_printf(&arms, "%s%c %s", k ? ", " : "", 'A' + k, x->arm[k].line);

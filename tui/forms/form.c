@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
 #include "tui/widgets/widgets.h"
 
 /* To add a form: a kind in enum form_kind (forms.h), a row here, and what accepting it does in
@@ -112,15 +113,18 @@ static void field_check(struct form *f, int i)
         snprintf(field->error, sizeof field->error, "%s", why.message);
 }
 
-/* The initial text of a field for which the caller gives none. */
-static const char *field_default(enum form_ask ask)
+const char *form_usual(enum form_ask ask, char buf[FORM_USUAL])
 {
-    static const char *const TEXTS[ASK_KINDS] = { [ASK_QUALITY] = "no",
-                                                  [ASK_MARGIN] = "1%",
-                                                  [ASK_BUDGET] = "5m",
-                                                  [ASK_GOAL] = "balanced",
-                                                  [ASK_THEN] = "use" };
-    return TEXTS[ask] ? TEXTS[ask] : "";
+    buf[0] = '\0';
+    switch (ask) {
+    case ASK_QUALITY: return "no";
+    case ASK_GOAL: return goal_name(GOAL_BALANCED);
+    case ASK_THEN: return "use";
+    case ASK_MARGIN: snprintf(buf, FORM_USUAL, "%g%%", 100 * EXPERIMENT_MARGIN); break;
+    case ASK_BUDGET: snprintf(buf, FORM_USUAL, "%gm", EXPERIMENT_BUDGET_S / 60.0); break;
+    default: break;
+    }
+    return buf;
 }
 
 void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM_FIELDS])
@@ -128,8 +132,9 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
     *f = (struct form){ .kind = kind, .chosen = -1 };
     for (int i = 0; i < FORMS[kind].fields; i++) {
         struct form_field *field = &f->field[i];
+        char usual[FORM_USUAL];
         field->cut = !str_put(field->text, sizeof field->text,
-                              texts && texts[i] ? texts[i] : field_default(FORMS[kind].field[i].ask));
+                              texts && texts[i] ? texts[i] : form_usual(FORMS[kind].field[i].ask, usual));
         field->cursor = (int)strlen(field->text);
         field_check(f, i);
     }

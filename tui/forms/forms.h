@@ -128,6 +128,10 @@ struct form_description {
 };
 extern const struct form_description FORMS[FORM_KIND_COUNT];
 
+/* The usual text of a field, "" none: the budget and the margin are those of an experiment. Returns buf. */
+enum { FORM_USUAL = 24 };
+const char *form_usual(enum form_ask ask, char buf[FORM_USUAL]);
+
 /* Open a form with initial texts; a NULL entry leaves its default, texts NULL leaves all of them. */
 void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM_FIELDS]);
 void form_hide(struct form *f);
@@ -324,7 +328,8 @@ struct suggestion_source {
     const struct line_estimates *estimates;
 };
 
-/* A word to choose, and what it means; the last row of a list has text NULL. */
+/* A word to choose ("": the usual text of its field), and what it means; the last row of a list has text
+ * NULL. */
 struct word_row {
     const char *text, *about;
 };

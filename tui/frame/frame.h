@@ -88,6 +88,7 @@ struct load_traffic {
 struct log_line {
     int64_t unix_ms;
     enum log_level level;
+    bool disturbed; /* it says what disturbed a block */
     char text[400];
 };
 
@@ -475,8 +476,6 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s);
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune);
 /* Whether that run is an A/B that ended without a verdict: it continues with more time. */
 bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s);
-/* The state of struct stopped_run for such an A/B. */
-extern const char RUN_UNDECIDED[];
 /* Whether the candidate of the search on screen is the configuration that is applied to the model. */
 bool tune_is_applied(const struct snapshot *s);
 /* The style of a candidate: excluded, current, leading. */

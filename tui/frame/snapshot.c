@@ -111,27 +111,18 @@ void series_push(struct series *s, double v)
     s->v[s->n - 1] = (float)v;
 }
 
-/* "block 12 was disturbed: reason"; *at: where ": reason" begins. */
-static bool is_disturbed_block(const char *text, int *at)
-{
-    int number;
-    *at = 0;
-    return sscanf(text, "block %9d was disturbed%n", &number, at) == 1 && *at > 0;
-}
-
 void snapshot_fold_log(struct snapshot *s)
 {
-    int kept = 0, before = 0, at;
+    int kept = 0, before = 0;
     for (int i = 0; i < s->log_count; i++) {
         const struct log_line l = s->log[i];
-        const bool disturbed = is_disturbed_block(l.text, &at);
-        before = disturbed ? before + 1 : 0;
+        before = l.disturbed ? before + 1 : 0;
         if (before > 1) kept--; /* it takes the place of the one before */
         struct log_line *to = &s->log[kept++];
         *to = l;
         if (before > 1)
-            text_cutf(to->text, sizeof to->text, "%.*s, as %s %d before it%s", at, l.text,
-                      before > 2 ? "were" : "was", before - 1, l.text + at);
+            text_cutf(to->text, sizeof to->text, "%s (as %s %d before it)", l.text,
+                      before > 2 ? "were" : "was", before - 1);
     }
     s->log_count = kept;
 }

@@ -176,8 +176,6 @@ int64_t ui_run_id(const struct ui *u, const struct snapshot *s)
     return r ? r->id : s->experiment_known ? s->experiment.run_id : 0;
 }
 
-const char RUN_UNDECIDED[] = "undecided";
-
 bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
@@ -186,7 +184,7 @@ bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s)
     if (!ui_resumed_id(u, s, &is_tune) || is_tune) return false;
     if (r) return !strcmp(r->state, "done") && !strcmp(r->verdict, verdict_name(VERDICT_INCONCLUSIVE));
     if (s->experiment_known) return x->phase == PHASE_DONE && x->verdict == VERDICT_INCONCLUSIVE;
-    return !strcmp(s->stopped_ab.state, RUN_UNDECIDED);
+    return s->stopped_ab.undecided;
 }
 
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune)
