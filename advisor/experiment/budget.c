@@ -167,23 +167,24 @@ static void reserve(struct experiment *x, double canary_s)
 {
     const double left = experiment_budget_left(x) - canary_s, quality = quality_plan(x, left);
     const bool fits = quality <= 0.5 * left;
-    char why[200];
     struct experiment_state *s = state_edit(x);
     s->reserved_s = canary_s + (fits ? quality : 0);
     state_done(x);
     x->budget.quality_s = quality;
     x->budget.on_top_s = fits ? 0 : quality;
     if (fits || quality == 0) return;
-    if (isnan(quality))
-        snprintf(why, sizeof(why),
-                 "measuring quality follows the blocks, and how long that takes is not known");
-    else
-        snprintf(
-            why, sizeof(why),
-            "measuring quality takes about %.0f s and begins when the budget is used up, because at least half of "
-            "the budget is kept for the blocks",
-            ceil(quality));
-    announce_overrun(x, why);
+    struct str why = { 0 };
+    if (isnan(quality)) {
+        str_append(&why, "measuring quality follows the blocks, and how long that takes is not known");
+    } else {
+        str_append(&why, "measuring quality takes about ");
+        forecast_put_time(&why, quality);
+        str_append(&why,
+                   " and begins when the budget is used up, because at least half of the budget is kept for "
+                   "the blocks");
+    }
+    announce_overrun(x, str_text(&why));
+    str_free(&why);
 }
 
 /* The control, and as many blocks as a verdict needs where all agree: with what the warm-up measured. */
@@ -223,10 +224,10 @@ bool experiment_filling_is_too_long(struct experiment *x, int arms_filled)
     experiment_log_event(
         x, "budget",
         "the run ends before its first block: filling the cache up to a depth of %d tokens takes "
-        "about %.2g s for each of %d arms, which leaves no time for a block in a budget of %.3g s; "
+        "about %.2g s for each of %d arms, which leaves no time for a block%s in a budget of %.3g s; "
         "--budget %s would be enough",
-        s->spec.workload.depth, fill_s, s->spec.arms, s->spec.budget_s,
-        experiment_resume_budget(enough, s, blocks));
+        s->spec.workload.depth, fill_s, s->spec.arms, *s->spec.quality_file ? " or the quality" : "",
+        s->spec.budget_s, experiment_resume_budget(enough, s, blocks));
     return true;
 }
 

@@ -351,7 +351,7 @@ static enum flow run_control(struct experiment *x)
         experiment_log_event(
             x, "control", "A/A control, %d block%s: A differs from itself by %+.2f %% +- %.2f %%%s",
             s->control_blocks, str_plural(s->control_blocks), 100 * expm1(s->control.estimate),
-            100 * s->noise_floor,
+            stats_percent(s->noise_floor),
             s->control_failed ? "; this bias is too large to compare anything on this machine now" : "");
     return s->control_failed ? FLOW_INVALID : FLOW_CONTINUE;
 }

@@ -62,170 +62,8 @@ void quality_from_json(struct quality *q, const json_t *object);
 enum err_code quality_measure(struct quality *q, const struct arm_spec *arm, const struct quality_spec *spec,
                               arm_event_fn *event, void *ctx, struct err *why);
 
-/* ---------------------------------------------------------------- gate */
-
-/* A gate is a condition for scripts: `decode_tok_s >= 0.98*A and kld_mean < 0.02`.
- *
- * A term passes when the whole interval of its figure satisfies it, fails when the whole interval violates
- * it, and is undecided otherwise. Figures without an interval, which are the same every time, decide at once.
- * The functions are pure: the caller supplies the figures.
- *
- *   gate  = and { "or" and }          and = not { "and" not }          not = "not" not | "(" gate ")" | term
- *   term  = NAME OP bound             OP  = "<" | "<=" | ">" | ">="
- *   bound = NUMBER | NUMBER "*" "A" | "A" [ "*" NUMBER ] | "A" ("+" | "-") NUMBER
- * A is the figure of arm A. A NUMBER may end in a unit: % (a hundredth; after "A +", of A), k M G (powers of
- * 1000; of 1024 for bytes), us ms s for times. NAME is a figure of a cell (METRICS) or of quality
- * (GATE_NAMES). */
-
-enum { GATE_TERMS = 32, GATE_NODES = 3 * GATE_TERMS, GATE_TEXT = 512 };
-
-/* Figures that are not metrics of a cell. */
-enum gate_figure {
-    GATE_KLD_MEAN,
-    GATE_KLD_P50,
-    GATE_KLD_P90,
-    GATE_KLD_P99,
-    GATE_KLD_MAX,
-    GATE_TOP1,
-    GATE_PPL,
-    GATE_PPL_RATIO,
-    GATE_MCNEMAR_P,
-    GATE_FIRST_DIVERGENCE,
-    GATE_NOISE_FLOOR,
-    GATE_FIGURES
-};
-struct gate_name {
-    const char *name, *unit, *help; /* unit as in METRICS */
-    bool quality;                   /* needs the quality to be measured */
-};
-extern const struct gate_name GATE_NAMES[GATE_FIGURES];
-
-enum gate_op { GATE_LESS, GATE_AT_MOST, GATE_MORE, GATE_AT_LEAST };
-struct gate_term {
-    int metric; /* enum metric_id; -1: `figure` is meant */
-    enum gate_figure figure;
-    enum gate_op op;
-    double scale, offset; /* the bound is scale * A + offset; scale 0: A plays no part */
-    char text[96];        /* as written, spaces tidied */
-};
-enum gate_kind { GATE_TERM, GATE_NOT, GATE_AND, GATE_OR };
-struct gate {
-    char text[GATE_TEXT]; /* as given */
-    int terms, nodes, root;
-    struct gate_term term[GATE_TERMS];
-    struct {
-        enum gate_kind kind;
-        int left, right; /* nodes; of GATE_TERM: left is the term */
-    } node[GATE_NODES];
-};
-
-/* Errors: ERR_USAGE: position (from 1), what was expected there, the nearest valid name. */
-enum err_code gate_parse(struct gate *g, const char *text, struct err *why);
-bool gate_needs_quality(const struct gate *g);
-/* The name of the first figure that only timed cells or an A/A control give; NULL: all figures come from
- * evaluating a text (those of GATE_NAMES that need quality, and the perplexity). Static. */
-const char *gate_timed_figure(const struct gate *g);
-/* The name of the first figure that compares with a reference; NULL: none does. Static. */
-const char *gate_compared_figure(const struct gate *g);
-
-/* What is known of one figure of the arm that is judged. */
-struct gate_value {
-    double value, a;          /* of the arm and of A, in the figure's unit; NAN unknown */
-    struct interval absolute; /* of value; bounds NAN: none is known */
-    struct interval ratio;    /* of value / a, paired; bounds NAN: none is known */
-    bool exact;               /* the same every time: decides without an interval */
-    int n;                    /* what the intervals rest on, 0 unknown, counted in ... */
-    const char *of;           /* ... "blocks" or "windows" */
-    const char *missing;      /* why value is unknown, NULL */
-    const char *invalid;      /* why it cannot be trusted, NULL */
-};
-/* Fill *out (it comes as unknown) for one term. */
-typedef void gate_lookup_fn(void *ctx, const struct gate_term *t, struct gate_value *out);
-
-enum gate_outcome { GATE_PASS, GATE_FAIL, GATE_UNDECIDED, GATE_INVALID }; /* values are exit statuses */
-const char *gate_outcome_name(enum gate_outcome o);
-/* a and b: fails when one does; else undecided or invalid when one is. */
-enum gate_outcome gate_both(enum gate_outcome a, enum gate_outcome b);
-struct gate_row {
-    enum gate_outcome outcome;
-    double value, bound;      /* NAN unknown; in the figure's unit */
-    struct interval interval; /* what was compared with the bound, same unit; bounds NAN: none */
-    char reason[160];         /* "" when it passed or failed */
-};
-struct gate_result {
-    enum gate_outcome outcome;
-    int terms;
-    struct gate_row row[GATE_TERMS]; /* of g->term */
-};
-/* INVALID where an invalid figure leaves the whole undecided. */
-void gate_judge(const struct gate *g, gate_lookup_fn *lookup, void *ctx, struct gate_result *out);
-
-/* {"gate":TEXT,"outcome":,"terms":[{"term":,"outcome":,"value":,"bound":,"lower":,"upper":,"reason":}]}. New
- * reference. */
-json_t *gate_result_to_json(const struct gate *g, const struct gate_result *r);
-
-/* ---------------------------------------------------------------- joint */
-
-/* one verdict over speed, memory, energy and quality.
- *
- * A configuration that is faster and worse is neither better nor worse than A: it is a trade, and somebody
- * has to want it. Each axis is judged by its interval and a margin set in advance; from the axes follows how
- * any two arms stand to each other (Pareto), and where an interval straddles its margin the relation is open,
- * not guessed. Pure. */
-
-enum { JOINT_ARMS = 8 };
-#define KLD_MARGIN 0.02 /* nats, where nobody says otherwise: about what 5-bit formats cost a large model */
-
-enum joint_axis { JOINT_SPEED, JOINT_MEMORY, JOINT_ENERGY, JOINT_QUALITY, JOINT_AXES };
-
-/* What an arm gains on A along one axis, positive is better: a log ratio; for quality minus the mean KL
- * divergence in nats, so never above 0. Estimate NAN: not measured. Bounds NAN: too little was measured. */
-struct joint_input {
-    int arms;                      /* [0] is A, whose gains are 0 */
-    const char *label[JOINT_ARMS]; /* borrowed by joint_of only */
-    struct interval gain[JOINT_ARMS][JOINT_AXES];
-    double margin[JOINT_AXES]; /* > 0, in the axis's unit */
-    int metric[JOINT_AXES];    /* enum metric_id behind it; quality: -1 */
-    const char *invalid; /* why the run has no verdict: "the A/A control failed"; NULL: it has one. Static */
-};
-
-enum joint_word {
-    JOINT_UNMEASURED,
-    JOINT_OPEN,   /* the interval says none of the others */
-    JOINT_BETTER, /* excludes 0, and the estimate is beyond the margin; memory, quality: all of the interval
-                     is */
-    JOINT_WORSE,  /* so, too */
-    JOINT_EQUIVALENT,  /* all of the interval is within the margin */
-    JOINT_NONINFERIOR, /* no worse than by the margin; may be better */
-};
-const char *joint_word_name(enum joint_word w); /* "not measured" "open" "better" ... */
-
-enum joint_relation {
-    JOINT_UNRESOLVED,
-    JOINT_DOMINATES, /* no worse on any measured axis, speed among them, and better on one */
-    JOINT_DOMINATED,
-    JOINT_TRADE, /* better on one, worse on another */
-    JOINT_SAME,  /* no difference that matters on any */
-};
-const char *joint_relation_name(enum joint_relation r);
-
-struct joint {
-    int arms;
-    struct joint_input input;                     /* labels: NULL */
-    enum joint_word word[JOINT_ARMS][JOINT_AXES]; /* against A */
-    /* [i][j]: how i stands to j. Not against A by the difference of both intervals, which is wider than a
-     * paired one would be: cautious. */
-    enum joint_relation relation[JOINT_ARMS][JOINT_ARMS];
-    enum { FRONT_OPEN, FRONT_YES, FRONT_NO } front[JOINT_ARMS]; /* Pareto: no arm dominates it */
-    char sentence[JOINT_ARMS]
-                 [320]; /* "q4_K: +58 % decode, -42 % memory; quality not within 0.02 KLD: a trade" */
-};
-void joint_of(struct joint *out, const struct joint_input *in);
-
-/* {"arms":[{"arm":"b","axes":{"speed":{"metric":,"ratio":,"lower":,"upper":,"margin":,"word":}, ...},
- * "against_a":,"front":,"sentence":}],"relations":[[...]]}. Ratios are of the metric itself; quality has
- * kld_mean instead of a ratio. New reference. */
-json_t *joint_to_json(const struct joint *j);
+#include "advisor/experiment/gate.h"
+#include "advisor/experiment/joint.h"
 
 /* ---------------------------------------------------------------- experiment */
 
@@ -620,8 +458,24 @@ struct experiment_closing {
     char result[EXPERIMENT_SENTENCE];
     char evidence[320];   /* how many blocks, and the noise */
     char conditions[480]; /* what the machine did meanwhile */
-    char next[160];       /* one command */
+    char next[200];       /* one command */
 };
+/* Why the effect of an arm is not the quotient of the rates beside it, where both would be printed
+ * differently;
+ * "" where they agree. Returns buf. */
+enum { RATIO_TEXT = 256 };
+char *experiment_ratio_text(char buf[RATIO_TEXT], const struct experiment_state *x, int arm);
+/* What a person would do next. */
+enum experiment_step {
+    STEP_WATCH,       /* it is still measured */
+    STEP_RESUME,      /* it was stopped */
+    STEP_MORE_BLOCKS, /* continue it: the blocks that a verdict or its gate needs are left */
+    STEP_LESS_NOISE,  /* measure again with less noise or a larger margin: more blocks than are left would
+                         decide */
+    STEP_APPLY,
+    STEP_READ
+};
+enum experiment_step experiment_next_step(const struct experiment_state *x, int arm);
 void experiment_closing(struct experiment_closing *out, const struct experiment_state *x, int arm);
 
 /* The blocks of comparison and confirmation: "9 blocks measured: 8 used, 1 left out as disturbed; about 12
@@ -663,6 +517,13 @@ char *experiment_run_load_text(char buf[RUN_LOAD_TEXT], const struct run_load *l
 /* Further blocks that the run may have for this comparison. An estimate (blocks_needed) may be larger: texts
  * then say that these will probably not decide. */
 int experiment_blocks_possible(const struct experiment_state *s, const struct comparison *c);
+/* What a verdict needs: "about 4 more blocks", "more blocks than the 2 that are left", "more blocks than a
+ * run may have (256)"; "": none, or not known. Returns buf. */
+int experiment_blocks_needed(const struct experiment_state *s,
+                             const struct comparison *c); /* <= 0: see above */
+enum { BLOCKS_NEEDED_TEXT = 64 };
+char *experiment_blocks_needed_text(char buf[BLOCKS_NEEDED_TEXT], const struct experiment_state *s,
+                                    const struct comparison *c);
 
 /* Computes the intervals and verdicts of all comparisons and of the run (pure): from d[], discarded,
  * control_failed, arm[].failed and the margin. May be called after every block, because the results are valid

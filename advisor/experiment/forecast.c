@@ -43,6 +43,8 @@ void forecast_quality_add(struct quality_time *q, const struct arm_time *a, cons
 double forecast_quality_fit(struct quality_size *size, const struct quality_time *q,
                             const struct experiment_spec *s, double left_s)
 {
+    *size = (struct quality_size){ 0 };
+    if (!*s->quality_file) return 0;
     const struct quality_size whole = *size = forecast_quality_size(s);
     const double tokens = floor((0.5 * left_s - q->fixed_s) / q->token_s);
     if (size->windows < 0) return NAN;
@@ -234,7 +236,9 @@ static double session_s(double *block_s, const struct experiment_state *x, int b
     const bool none = !x->complete && !(x->block_s > 0);
     const int control = x->complete ? 0 : MAX(x->spec.control_blocks - x->control_blocks, 0);
     *block_s = none && timed ? each * cells_s : experiment_counted_block_s(x);
-    return LOADED * each * fill_s + *block_s * (blocks + control) * (quality_is_missing(x) ? 2 : 1);
+    const double twin_s = control && timed ? fill_s / timed : 0; /* the control has a second process of A */
+    return LOADED * (each * fill_s + twin_s) +
+           *block_s * (blocks + control) * (quality_is_missing(x) ? 2 : 1);
 }
 
 char *experiment_resume_budget(char buf[FORECAST_BUDGET], const struct experiment_state *x, int blocks)
@@ -316,8 +320,7 @@ bool experiment_forecast_is_short(const struct experiment_forecast *f)
     return !*f->unknown && f->given < f->wanted;
 }
 
-/* "70 s", "5 min", "1.5 h" */
-static void put_time(struct str *s, double seconds)
+void forecast_put_time(struct str *s, double seconds)
 {
     if (seconds < 100)
         str_printf(s, seconds < 9.95 ? "%.2g s" : "%.0f s", seconds);
@@ -336,7 +339,7 @@ static void put_quality(struct str *s, const struct experiment_forecast *f)
         return;
     }
     str_append(s, "; measuring quality takes about ");
-    put_time(s, f->quality_s);
+    forecast_put_time(s, f->quality_s);
     str_append(s, f->quality_on_top ? " more, on top of the budget" : ", within the budget");
 }
 
@@ -349,14 +352,14 @@ char *experiment_forecast_text(char buf[FORECAST_TEXT], const struct experiment_
         static const double WORTH_SAYING = 0.25; /* of the budget */
         if (f->before_s > WORTH_SAYING * f->budget_s) {
             str_append(&s, "starting and warming up take about ");
-            put_time(&s, f->before_s);
+            forecast_put_time(&s, f->before_s);
             str_append(&s, ", then one block about ");
         } else {
             str_append(&s, "one block takes about ");
         }
-        put_time(&s, f->block_s);
+        forecast_put_time(&s, f->block_s);
         str_append(&s, "; ");
-        put_time(&s, f->budget_s);
+        forecast_put_time(&s, f->budget_s);
         if (f->given)
             str_printf(&s, " give%s about %d", f->budget_s == 1 ? "s" : "", f->given);
         else

@@ -184,12 +184,13 @@ static void put_change(struct str *s, struct wording w, struct interval change, 
 }
 
 /* A change whose interval is not known yet, because the blocks are too few: what they have in common. */
-static void put_blocks_so_far(struct str *s, struct wording w, const struct comparison *c, double sign)
+static void put_blocks_so_far(struct str *s, const struct experiment_state *x, struct wording w,
+                              const struct comparison *c)
 {
     double sum = 0, low = INFINITY, high = -INFINITY;
     int up = 0;
     for (int i = 0; i < c->blocks; i++) {
-        const double change = sign * c->d[i];
+        const double change = experiment_change_of(x, c->d[i]);
         sum += change;
         up += change > 0;
         low = fmin(low, change);
@@ -216,9 +217,8 @@ static void put_blocks_so_far(struct str *s, struct wording w, const struct comp
         put_percent(s, stats_percent(high), true);
         str_append(s, " %)");
     }
-    if (c->blocks_needed > 0)
-        str_printf(s, "; %d more block%s needed for 95 %% confidence", c->blocks_needed,
-                   c->blocks_needed == 1 ? " is" : "s are");
+    char needed[BLOCKS_NEEDED_TEXT];
+    if (*experiment_blocks_needed_text(needed, x, c)) str_printf(s, "; a verdict needs %s", needed);
 }
 
 /* Whether a difference that is proven may still be one that does not matter: its interval reaches below the
@@ -272,7 +272,7 @@ static void put_effect(struct str *s, const struct experiment_state *x, const st
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
         put_interval(s, change, c->alpha);
     } else if (c->blocks > 0) {
-        put_blocks_so_far(s, w, c, m->better >= 0 ? 1 : -1);
+        put_blocks_so_far(s, x, w, c);
     } else {
         str_printf(s, " %s %s or %s %s", w.open, w.more, w.less, w.what);
     }
@@ -398,16 +398,29 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
     if (x->phase < PHASE_DONE && x->blocks_needed <= 0) return;
     if (isnan(stats_proven(c->effect)) && c->blocks_needed > 0)
         return; /* it is said with the blocks so far */
-    const int possible = experiment_blocks_possible(x, c);
+    char needed[BLOCKS_NEEDED_TEXT];
     if (x->phase == PHASE_QUALITY) /* no block follows */
         str_append(s, " Undecided when the blocks ended.");
-    else if (x->blocks_needed > possible)
-        str_printf(s, " Undecided: deciding takes more blocks than the %d that are left.", possible);
-    else if (x->blocks_needed > 0)
-        str_printf(s, " Undecided: about %d more block%s may decide.", x->blocks_needed,
-                   str_plural(x->blocks_needed));
+    else if (*experiment_blocks_needed_text(needed, x, c))
+        str_printf(s, " Undecided: a verdict needs %s.", needed);
     else
         str_append(s, " Undecided when the budget ended.");
+}
+
+/* " Gate failed: decode_tok_s >= 0.98*A." with the conditions that decide; nothing without a gate. */
+static void put_gate(struct str *s, const struct experiment_state *x, int arm)
+{
+    struct gate g;
+    struct gate_result r;
+    if (!*x->spec.gate || gate_parse(&g, x->spec.gate, NULL)) return;
+    claims_gate(&g, x, arm, &r);
+    str_printf(s, " Gate %s",
+               r.outcome == GATE_PASS   ? "passed"
+               : r.outcome == GATE_FAIL ? "failed"
+                                        : gate_outcome_name(r.outcome));
+    for (int i = 0, n = 0; i < r.terms && r.outcome != GATE_PASS; i++)
+        if (r.row[i].outcome == r.outcome) str_printf(s, "%s%s", n++ ? ", " : ": ", g.term[i].text);
+    str_append(s, ".");
 }
 
 /* What was found of an arm. False: it has no verdict, and nothing more can be said. */
@@ -435,6 +448,7 @@ static bool put_result(struct str *s, const struct experiment_state *x, int arm)
     put_quality(s, x, arm);
     str_append(s, ".");
     put_systems(s, x);
+    put_gate(s, x, arm);
     return true;
 }
 
@@ -462,8 +476,11 @@ char *experiment_sentence(char *buf, size_t size, const struct experiment_state 
 static void put_evidence(struct str *s, const struct experiment_state *x, int arm)
 {
     const struct comparison *c = experiment_comparison(x, arm);
-    str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
-               'A' + arm);
+    if (x->spec.arms > 2 && c != &x->confirmation)
+        str_printf(s, "evidence: %d block%s, each with all arms in turn; ", c->blocks, str_plural(c->blocks));
+    else
+        str_printf(s, "evidence: %d block%s, each with A and %c in turn; ", c->blocks, str_plural(c->blocks),
+                   'A' + arm);
     if (isfinite(x->noise_floor))
         str_printf(s, "noise +-%.2g %% (A against itself in %d control block%s before these)",
                    stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks));
@@ -513,36 +530,75 @@ static bool arm_is_usable(const struct experiment_state *x, int arm)
            gate_of(x, arm) == GATE_PASS && !(q->known && q->kld.upper > limit);
 }
 
-static void put_command(struct str *s, const struct experiment_state *x, int arm)
+char *experiment_ratio_text(char buf[RATIO_TEXT], const struct experiment_state *x, int arm)
 {
+    const double paired = experiment_change(x, experiment_comparison(x, arm)->effect).estimate,
+                 means = log(x->arm[arm].rate / x->arm[0].rate);
+    buf[0] = '\0';
+    if (fabs(paired - means) >= 0.005) /* false for NAN */
+        snprintf(
+            buf, RATIO_TEXT,
+            "%c against A (%+.1f %%) is compared within each block; the quotient of their mean rates (%+.1f %%) also "
+            "contains pauses and changes that other programs caused, and the verdict does not use it",
+            'A' + arm, stats_percent(paired), stats_percent(means));
+    return buf;
+}
+
+enum experiment_step experiment_next_step(const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = experiment_comparison(x, arm);
     const enum verdict verdict = experiment_verdict(x, arm);
     const bool decided = verdict != VERDICT_INCONCLUSIVE && verdict != VERDICT_NONE;
     const bool open = !decided || (verdict != VERDICT_INVALID && gate_of(x, arm) == GATE_UNDECIDED);
+    const int possible = experiment_blocks_possible(x, c), needed = experiment_blocks_needed(x, c);
+    if (x->running) return STEP_WATCH;
+    if (x->phase == PHASE_STOPPED) return STEP_RESUME;
+    if (open && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks))
+        return possible > 0 && needed <= possible ? STEP_MORE_BLOCKS : STEP_LESS_NOISE;
+    return verdict == VERDICT_BETTER && x->spec.arms <= 2 && arm_is_usable(x, arm) ? STEP_APPLY : STEP_READ;
+}
+
+static void put_more_blocks(struct str *s, const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = experiment_comparison(x, arm);
     const long long run = (long long)x->run_id;
-    const int possible = experiment_blocks_possible(x, experiment_comparison(x, arm));
-    char budget[FORECAST_BUDGET];
-    if (!run) return;
-    if (!*experiment_resume_budget(budget, x, MIN(x->blocks_needed, possible)))
+    char budget[FORECAST_BUDGET], needed[BLOCKS_NEEDED_TEXT], which[32] = "a verdict";
+    if (!*experiment_resume_budget(budget, x, experiment_blocks_needed(x, c)))
         forecast_budget(budget, x->spec.budget_s); /* unknown: as much again */
-    if (x->running) {
+    if (x->spec.arms > 2) snprintf(which, sizeof which, "the verdict on %c", 'A' + arm);
+    if (experiment_verdict(x, arm) != VERDICT_INCONCLUSIVE) snprintf(which, sizeof which, "its gate");
+    str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld for %s more", run, budget,
+               run, budget);
+    if (*experiment_blocks_needed_text(needed, x, c))
+        str_printf(s, "; %s needs %s", which, needed);
+    else if (experiment_verdict(x, arm) > VERDICT_NONE && experiment_verdict(x, arm) != VERDICT_INCONCLUSIVE)
+        str_append(s, "; its gate is undecided");
+    str_append(s, ")");
+}
+
+static void put_command(struct str *s, const struct experiment_state *x, int arm)
+{
+    const long long run = (long long)x->run_id;
+    if (!run) return;
+    switch (experiment_next_step(x, arm)) {
+    case STEP_WATCH:
         str_printf(s, "next: qdyno show %lld   (the run is still measuring; this shows how far it is)", run);
-    } else if (x->phase == PHASE_STOPPED) {
+        break;
+    case STEP_RESUME:
         str_printf(s, "next: qdyno ab --resume %lld   (continues where it was stopped)", run);
-    } else if (open && possible > 0 && !experiment_is_exact(&x->spec) && !(x->complete > 0 && !x->blocks)) {
-        str_printf(s, "next: qdyno ab --resume %lld --budget %s   (continues run %lld for %s more", run,
-                   budget, run, budget);
-        if (x->blocks_needed > possible)
-            str_printf(s, "; deciding takes more blocks than the %d that are left", possible);
-        else if (x->blocks_needed > 0)
-            str_printf(s, "; about %d more block%s for a verdict%s", x->blocks_needed,
-                       str_plural(x->blocks_needed), decided ? " of the gate" : "");
-        else if (decided)
-            str_append(s, "; its gate is undecided");
-        str_append(s, ")");
-    } else if (verdict == VERDICT_BETTER && x->spec.arms <= 2 && arm_is_usable(x, arm)) {
-        str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run);
-    } else {
+        break;
+    case STEP_MORE_BLOCKS: put_more_blocks(s, x, arm); break;
+    case STEP_LESS_NOISE:
+        str_printf(
+            s,
+            "next: qdyno report %lld --out FILE.html   (every block; a quieter machine, --wait-quiet 10m, or a "
+            "larger --margin decides with fewer)",
+            run);
+        break;
+    case STEP_APPLY: str_printf(s, "next: qdyno apply --run %lld   (use B from now on)", run); break;
+    case STEP_READ:
         str_printf(s, "next: qdyno report %lld --out FILE.html   (every block, with figures)", run);
+        break;
     }
 }
 

@@ -75,6 +75,29 @@ int experiment_blocks_possible(const struct experiment_state *s, const struct co
     return MAX(MIN(most - c->blocks, EXPERIMENT_BLOCKS - s->complete), 0);
 }
 
+static char *needed_text(char buf[BLOCKS_NEEDED_TEXT], int needed, int possible, int measured)
+{
+    buf[0] = '\0';
+    if (needed > possible && possible)
+        snprintf(buf, BLOCKS_NEEDED_TEXT, "more blocks than the %d that are left", possible);
+    else if (needed > possible)
+        snprintf(buf, BLOCKS_NEEDED_TEXT, "more blocks than a run may have (%d)", measured);
+    else if (needed > 0)
+        snprintf(buf, BLOCKS_NEEDED_TEXT, "about %d more block%s", needed, str_plural(needed));
+    return buf;
+}
+
+int experiment_blocks_needed(const struct experiment_state *s, const struct comparison *c)
+{
+    return c == experiment_headline(s) ? s->blocks_needed : c->blocks_needed;
+}
+
+char *experiment_blocks_needed_text(char buf[BLOCKS_NEEDED_TEXT], const struct experiment_state *s,
+                                    const struct comparison *c)
+{
+    return needed_text(buf, experiment_blocks_needed(s, c), experiment_blocks_possible(s, c), c->blocks);
+}
+
 /* Estimate of further blocks until a claim becomes possible, if estimate and spread stay as they are: an
  * interval that excludes 0, or an interval of equivalence within the margin. */
 static int blocks_until_claim(const struct comparison *c, double margin)
@@ -270,8 +293,11 @@ static void too_few_reason(const struct experiment_state *s, struct comparison *
     const int fewest = stats_anytime_fewest(c->alpha > 0 ? c->alpha : 0.05);
     const double sd = c->blocks >= 2 ? stats_sd(c->d, c->blocks) : stats_sd(s->control_d, s->control_blocks);
     c->blocks_needed = MAX(c->blocks_needed, fewest - c->blocks);
-    str_printf(out, "only %d %sblock%s; proving a difference takes at least %d", c->blocks, which,
-               str_plural(c->blocks), fewest);
+    if (c->blocks)
+        str_printf(out, "only %d %sblock%s; proving a difference takes at least %d", c->blocks, which,
+                   str_plural(c->blocks), fewest);
+    else
+        str_printf(out, "no %sblock was measured; proving a difference takes at least %d", which, fewest);
     if (sd >= 0)
         str_printf(out, ", which with this noise would probably find one of %.1f %% or more",
                    100 * expm1(experiment_detectable(sd, fewest)));
@@ -294,18 +320,15 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
     else
         str_printf(
             &out,
-            "the interval contains 0 and reaches beyond the margin; with the noise of these %d %sblock%s "
-            "only a difference of %.1f %% or more would probably have been found",
+            "the interval contains 0 and reaches beyond the margin: these %d %sblock%s would probably have shown a "
+            "difference of %.1f %% or more, and not a smaller one",
             c->blocks, which, str_plural(c->blocks),
             100 * expm1(experiment_detectable(stats_sd(c->d, c->blocks), c->blocks)));
     const int possible = experiment_blocks_possible(s, c);
     const bool none_counts = s->complete > 0 && !s->blocks;
-    if (c->blocks_needed > possible && !none_counts)
-        str_printf(&out, "; a verdict needs more blocks than the %d that are left (at most %d)", possible,
-                   c->blocks + possible);
-    else
-        str_printf(&out, "; a verdict needs about %d more block%s", c->blocks_needed,
-                   str_plural(c->blocks_needed));
+    char needed[BLOCKS_NEEDED_TEXT];
+    if (*needed_text(needed, c->blocks_needed, possible, c->blocks))
+        str_printf(&out, "; a verdict needs %s", needed);
     const double seconds = ceil(experiment_counted_block_s(s) * c->blocks_needed);
     if (none_counts)
         str_printf(&out, ", but none of %d was undisturbed: --estimand loaded uses all", s->complete);

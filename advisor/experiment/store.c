@@ -289,9 +289,11 @@ static void rebuild_incomplete(struct experiment_state *s, enum cell_phase phase
 }
 
 /* A complete block takes until its last cell ends. It began when the one before it ended: processes that
- * start between two blocks belong to it. A longer gap is a pause, or the time until the run was resumed. */
+ * start between two blocks belong to it, and may take longer than its cells. A gap of minutes is a pause, or
+ * the time until the run was resumed. */
 static void rebuild_block_time(struct run_totals *l, const struct cell_row *cells, int n, double *ended_s)
 {
+    static const double LONGEST_START_S = 60;
     double begun = INFINITY, ended = 0;
     for (int i = 0; i < n; i++) {
         const double at = (double)cells[i].started_ms * 1e-3;
@@ -300,7 +302,7 @@ static void rebuild_block_time(struct run_totals *l, const struct cell_row *cell
     }
     const double gap = begun - *ended_s, inside = ended - begun;
     if (!(inside > 0)) return;
-    l->blocks_s += inside + (gap > 0 && gap < inside ? gap : 0);
+    l->blocks_s += inside + (gap > 0 && gap < fmax(inside, LONGEST_START_S) ? gap : 0);
     l->timed_blocks++;
     *ended_s = ended;
 }

@@ -102,8 +102,8 @@ enum err_code foreign_program(char **out, const struct config *c, struct err *wh
         return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
     }
     str_free(&path);
-    return err_set(why, ERR_ABSENT, "engine=%s: there is no program '%s'%s: write bin=PATH",
-                   config_text(c, KNOB_ENGINE), name, strchr(name, '/') ? "" : " in PATH");
+    return err_set(why, ERR_ABSENT, "engine=%s: there is no program '%s'%s", config_text(c, KNOB_ENGINE),
+                   name, strchr(name, '/') ? "" : " in the folders of $PATH: bin=FILE says where it is");
 }
 
 static bool sets_threads(const struct words *w)

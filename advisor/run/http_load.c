@@ -165,6 +165,7 @@ static void on_ended(void *ctx, enum err_code rc, int status, const struct err *
         c->spec->answered(c->spec->ctx, q->i, str_text(&q->reply.text));
     } else if (!*c->out->failed) {
         snprintf(c->out->failed, sizeof c->out->failed, "%s", why.message);
+        c->out->failed_code = why.code;
     }
     if (why.code == ERR_NOMEM || !gaps_keep(&c->gaps, &q->reply))
         c->rc = err_set(c->why, ERR_NOMEM, "out of memory for the answers of a load");

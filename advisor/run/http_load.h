@@ -31,8 +31,9 @@ struct http_load_result {
         bundled;        /* generated tokens; of these, those that came in a chunk after another one's token */
     bool times_unknown; /* too many of them: the times between tokens are NAN */
     double chunk_gap_s; /* median time between two chunks of an answer; NAN: there are none */
-    double server_prefill_s; /* mean over the answers, by the server's clock; NAN: not all have it */
-    char failed[240];        /* why the first request that failed did; "" */
+    double server_prefill_s;   /* mean over the answers, by the server's clock; NAN: not all have it */
+    char failed[240];          /* why the first request that failed did; "" */
+    enum err_code failed_code; /* why it failed */
 };
 
 /* http_load_result_free also after an error. Errors: ERR_CANCELLED; ERR_ABSENT: the server is silent;

@@ -280,7 +280,8 @@ static enum err_code serve(struct load_cell *c, struct err *why)
     int done = 0;
     for (int i = 0; i < c->result.load.n && !rc; i++) done += c->result.load.record[i].outcome == LOAD_DONE;
     if (!rc && !done)
-        rc = err_set(why, ERR_USAGE, "none of the %d requests was answered as asked. The first: %s",
+        rc = err_set(why, c->result.failed_code,
+                     "none of the %d requests was answered as asked in this repetition. The first: %s",
                      c->plan->n, c->result.failed);
     return rc;
 }

@@ -381,7 +381,6 @@ static enum err_code item_recipe(struct item *it, const char *word, struct err *
 static enum err_code item_parse(struct item *it, const char *key, const char *value, struct err *why)
 {
     const char *names[KNOB_COUNT + 2];
-    char text[320];
     it->count = 0;
     if (strlen(value) >= CONFIG_VALUE)
         return err_set(why, ERR_USAGE, "%.40s: value longer than %d bytes", key, CONFIG_VALUE - 1);
@@ -411,8 +410,9 @@ static enum err_code item_parse(struct item *it, const char *key, const char *va
                        key, other->program, KNOBS[other->knob].key, KNOBS[other->knob].key);
     names[KNOB_COUNT] = "kv";
     names[KNOB_COUNT + 1] = "recipe";
-    return err_set(why, ERR_USAGE, "unknown key '%.40s'; keys are %s", key,
-                   choices_text(key, names, COUNT_OF(names), text, sizeof text));
+    const char *near = str_nearest(key, names, COUNT_OF(names));
+    return err_set(why, ERR_USAGE, "unknown key '%.40s'%s%s%s: `qdyno help configs` lists the keys", key,
+                   near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
 static enum err_code item_apply(struct config *c, const struct item *it, struct err *why)

@@ -389,7 +389,7 @@ static enum err_code tensor_place(const struct gguf_shard *s, struct span *spans
                        t->name, MAX(bytes, 1), offset, room);
     spans[i].to = offset + MAX(bytes, 1);
     if (i && offset < spans[i - 1].to)
-        return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' lie over each other",
+        return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' overlap",
                        s->tensors[spans[i - 1].index].name, t->name);
     return ERR_OK;
 }

@@ -235,7 +235,7 @@ static enum err_code cell_fill(struct cell *c, struct err *why)
     cell_empty_caches(c);
     if (!depth) return ERR_OK;
     const int64_t start = clock_ns();
-    enum err_code rc = cell_prefill(c, "load", 0, depth, false, &c->out->fill_s, why);
+    enum err_code rc = cell_prefill(c, "fill", 0, depth, false, &c->out->fill_s, why);
     if (rc) return rc;
     cell_put_span(c, "fill", start);
     c->out->filled_tokens = depth * c->sequences;

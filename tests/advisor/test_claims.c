@@ -268,13 +268,13 @@ static void test_sentences(void **state)
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
         "B (arm1) may be faster or slower at decoding (95 %: -5.0 to +10 %); quality not measured. "
-        "Undecided: about 3 more blocks may decide.");
+        "Undecided: a verdict needs about 3 more blocks.");
     /* never more blocks than the run may have, and none while something else is measured */
     b->blocks = 8;
     s->complete = 8;
     s->spec.max_blocks = 10;
     CHECK_CONTAINS(experiment_sentence(text, sizeof text, s, 1),
-                   "Undecided: deciding takes more blocks than the 2 that are left.");
+                   "Undecided: a verdict needs more blocks than the 2 that are left.");
     s->phase = PHASE_QUALITY;
     CHECK_CONTAINS(experiment_sentence(text, sizeof text, s, 1), "Undecided when the blocks ended.");
     s->phase = PHASE_DONE;
@@ -316,14 +316,14 @@ static void test_few_blocks(void **state)
     for (int i = 0; i < 5; i++) b->d[i] = log(0.14);
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) was about 7.1 times slower at decoding in all 5 blocks; 1 more block is needed for "
-        "95 % confidence; quality not measured.");
+        "B (arm1) was about 7.1 times slower at decoding in all 5 blocks; a verdict needs about 1 "
+        "more block; quality not measured.");
     b->d[1] = log(1.1);
-    b->blocks_needed = 2;
+    b->blocks_needed = s->blocks_needed = 2;
     assert_string_equal(
         experiment_sentence(text, sizeof text, s, 1),
-        "B (arm1) was faster at decoding in 1 of 5 blocks and slower in the others (-86 to +10 %); 2 "
-        "more blocks are needed for 95 % confidence; quality not measured.");
+        "B (arm1) was faster at decoding in 1 of 5 blocks and slower in the others (-86 to +10 %); a "
+        "verdict needs about 2 more blocks; quality not measured.");
     free(s);
 }
 
@@ -408,7 +408,7 @@ static void test_closing(void **state)
     experiment_closing(&c, s, 1);
     assert_string_equal(
         c.next,
-        "next: qdyno ab --resume 7 --budget 40s   (continues run 7 for 40s more; about 10 more blocks for a verdict)");
+        "next: qdyno ab --resume 7 --budget 40s   (continues run 7 for 40s more; a verdict needs about 10 more blocks)");
     /* one block in four counts: the time for ten more is four times as long; where none counts, time does not
      * help */
     s->estimand = ESTIMAND_QUIET;
@@ -425,7 +425,7 @@ static void test_closing(void **state)
     /* no more blocks are promised than fit into a run; where none is left, nothing is resumed */
     s->blocks_needed = 300;
     experiment_closing(&c, s, 1);
-    CHECK_CONTAINS(c.next, "deciding takes more blocks than the 208 that are left");
+    CHECK_CONTAINS(c.next, "a quieter machine, --wait-quiet 10m, or a larger --margin decides with fewer");
     s->spec.max_blocks = b->blocks;
     experiment_closing(&c, s, 1);
     assert_null(strstr(c.next, "--resume"));

@@ -94,8 +94,8 @@ static void test_session_at_depth(void **state)
     assert_string_equal(experiment_resume_budget(budget, x, 8), "4m");
     assert_string_equal(experiment_resume_budget(budget, x, 0), "");
     snprintf(x->spec.quality_file, sizeof x->spec.quality_file, "text");
-    x->arm[0].cell_s = 5; /* 135 s and twice 11 blocks of 30 s */
-    assert_string_equal(experiment_resume_budget(budget, x, 8), "15m");
+    x->arm[0].cell_s = 5; /* 135 s, a second process of A, and twice 11 blocks of 30 s */
+    assert_string_equal(experiment_resume_budget(budget, x, 8), "16m");
     free(x);
 }
 
@@ -127,11 +127,13 @@ static void test_quality_fits(void **state)
     struct quality_size size;
     const struct arm_time each = { .start_s = 1, .prefill_token_s = 0.5 / 512, .decode_token_s = 0 };
     struct experiment_spec s = spec_of("tg64", 2);
-    s.quality_chunks = 64;
     struct quality_time q = { 0 };
     forecast_quality_add(&q, &each, &each);
     CHECK_NEAR(512 * q.token_s, 1, 1e-9);
     CHECK_NEAR(q.fixed_s, 2, 1e-9);
+    CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 30), 0, 1e-9); /* it is not measured */
+    snprintf(s.quality_file, sizeof s.quality_file, "text");
+    s.quality_chunks = 64;
     CHECK_NEAR(forecast_quality_fit(&size, &q, &s, 30), 66, 1e-9); /* the number was given */
     assert_int_equal(size.windows, 64);
     s.quality_least = 8;

@@ -57,6 +57,43 @@ static void verdicts_on_both_sides_of_every_boundary(void **state)
     assert_int_equal(judged(around(0, 0, 6)), VERDICT_EQUIVALENT);
 }
 
+/* What is shown of a result follows from the result alone: not from the phase in which somebody looks, and in
+ * the direction of the metric. */
+static void shown_figures_have_one_source(void **state)
+{
+    (void)state;
+    struct experiment_state *s = around(0.02, 0.05, 12);
+    s->comparison[1].verdict = VERDICT_BETTER;
+    for (int phase = PHASE_CONTROL; phase <= PHASE_DONE; phase++) {
+        s->phase = (enum experiment_phase)phase;
+        s->control_blocks = 3; /* their spread is that of other blocks */
+        for (int i = 0; i < 3; i++) s->control_d[i] = 0.3 * i;
+        judge_control(s);
+        judge_numbers(s);
+        CHECK_NEAR(s->mde, experiment_detectable(stats_sd(s->comparison[1].d, 12), 12), 1e-12);
+    }
+    const struct interval gain = { 0.1, 0.05, 0.2 };
+    CHECK_NEAR(experiment_change(s, gain).lower, 0.05, 1e-12);
+    s->spec.metric = &METRICS[METRIC_TTFT]; /* less is better: a gain is a smaller number */
+    const struct interval turned = experiment_change(s, gain);
+    CHECK_NEAR(turned.estimate, -0.1, 1e-12);
+    CHECK_NEAR(turned.lower, -0.2, 1e-12);
+    CHECK_NEAR(turned.upper, -0.05, 1e-12);
+    /* a race's winner is what was measured again */
+    s->spec.arms = 3;
+    s->confirming = true;
+    s->headline = 2;
+    s->confirmation.verdict = VERDICT_EQUIVALENT;
+    assert_ptr_equal(experiment_comparison(s, 2), &s->confirmation);
+    assert_ptr_equal(experiment_headline(s), &s->confirmation);
+    assert_ptr_equal(experiment_comparison(s, 1), &s->comparison[1]);
+    assert_int_equal(experiment_verdict(s, 2), VERDICT_EQUIVALENT);
+    assert_int_equal(experiment_verdict(s, 1), VERDICT_BETTER);
+    s->verdict = VERDICT_INVALID;
+    assert_int_equal(experiment_verdict(s, 1), VERDICT_INVALID);
+    free(s);
+}
+
 static void fewer_than_six_blocks_claim_nothing(void **state)
 {
     (void)state;
@@ -79,7 +116,7 @@ static void fewer_than_six_blocks_claim_nothing(void **state)
     assert_int_equal(s->blocks_needed, 7);
     CHECK_CONTAINS(
         s->reason,
-        "only 0 blocks; proving a difference takes at least 7, which with this noise would probably find one of");
+        "no block was measured; proving a difference takes at least 7, which with this noise would probably find one of");
     CHECK_CONTAINS(s->reason, "a verdict needs about 7 more blocks (11 s at this load)");
     free(s);
     /* undisturbed blocks come only as often as they did */
@@ -576,6 +613,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdicts_on_both_sides_of_every_boundary),
+        cmocka_unit_test(shown_figures_have_one_source),
         cmocka_unit_test(fewer_than_six_blocks_claim_nothing),
         cmocka_unit_test(blocks_needed_are_enough_and_not_twice_too_many),
         cmocka_unit_test(what_makes_a_run_invalid),

@@ -76,6 +76,13 @@ expect 4 ab --resume 3 --as-systems && says err 'leave --as-systems out'
 measured $?
 json 'd["metric"] == "out_tok_s" and d["arms"][1]["workload"].startswith("load:") and d["arms"][1]["total_tok_s"] is None'
 
+# Each arm has its reason once, as the run prints it and from the database: 6 blocks are too few for two challengers.
+"$QDYNO" ab handicap=0 handicap=0 handicap=0 -w tg8 --max-blocks 6 --control 0 --warmup 1 --budget 120s >"$T/first" 2>"$T/err"
+"$QDYNO" show "$(sed -n 's/.*to print it again: qdyno show //p' "$T/first")" >"$T/again" 2>>"$T/err"
+for text in first again; do
+  [ "$(grep -c 'would probably have shown' "$T/$text")" = 2 ] || { cat "$T/$text" >>"$T/err"; fail "$text: a reason twice"; }
+done
+
 # One -w stays what it was: nothing new is measured.
 "$QDYNO" ab q8_0 f16 -w tg8 --max-blocks 6 --control 0 --warmup 1 --processes kept --budget 15s -o json >"$T/out" 2>"$T/err"
 measured $?

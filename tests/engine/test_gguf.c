@@ -288,7 +288,7 @@ static void false_claims(void **state)
         { "a\2\0\0\0", 5, 21, 9, 4, "q8_1 (type 9)" },
         { "a\2\0\0\0", 5, 25, 1, 8, "multiple of 32" },
         { "a\2\0\0\0", 5, 25, UINT64_MAX - 31, 8, "cut off or damaged" },
-        { "a\2\0\0\0", 5, 25, 32, 8, "lie over each other" },
+        { "a\2\0\0\0", 5, 25, 32, 8, "overlap" },
         { "a\2\0\0\0", 5, 0, 'b', 1, "occurs twice" },
         { "a\2\0\0\0", 5, 0, 0, 1, "NUL" },
     };

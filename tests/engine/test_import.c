@@ -373,7 +373,7 @@ static void test_bad_files(void **state)
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[30],\"data_offsets\":[4,34]}}", "the 4 bytes before" },
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[20],\"data_offsets\":[0,20]},"
           "\"b\":{\"dtype\":\"U8\",\"shape\":[20],\"data_offsets\":[14,34]}}",
-          "lie over each other" },
+          "overlap" },
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[34],\"data_offsets\":[0,34]},"
           "\"a\":{\"dtype\":\"U8\",\"shape\":[34],\"data_offsets\":[0,34]}}",
           "duplicate object key" },

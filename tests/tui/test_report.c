@@ -173,7 +173,7 @@ static void unfinished_runs(void **state)
     s->state.verdict = VERDICT_NONE;
     s->state.comparison[1].blocks_needed = s->state.blocks_needed = 5;
     check_contains(s, "stopped before a verdict");
-    check_contains(s, "About 5 more blocks would decide about B");
+    check_contains(s, "A verdict on B needs about 5 more blocks");
     s->state.phase = PHASE_BLOCKS;
     s->state.ended_ms = 0;
     check_contains(s, "not finished");

@@ -100,6 +100,6 @@ void eval_note_quality(struct table *t, const char *config, const struct quality
     if (g->prompts)
         table_note(t, "%s: greedy texts of %d tokens differ for %d of %d prompt%s%s", config, g->limit,
                    g->diverged, g->prompts, str_plural(g->prompts),
-                   isnan(g->median) ? ", so the median first difference is later" : "");
+                   isnan(g->median) ? "; at least half of them are equal to the end" : "");
     str_free(&line);
 }

@@ -171,17 +171,11 @@ static void note_blocks_needed(struct report *r, const struct report_source *s)
         const struct comparison *c = experiment_comparison(&s->state, k);
         const enum verdict v = experiment_verdict(&s->state, k);
         if ((v > VERDICT_NONE && v != VERDICT_INCONCLUSIVE) || c->dropped) continue;
-        const int possible = experiment_blocks_possible(&s->state, c);
-        if (c->blocks_needed > possible)
+        char needed[BLOCKS_NEEDED_TEXT];
+        if (*experiment_blocks_needed_text(needed, &s->state, c))
             content_add(r, CONTENT_TEXT,
-                        content_printf(r, "Deciding about %s takes more blocks than the %d that are left.",
-                                       report_arm_name(k), possible));
-        else if (c->blocks_needed > 0)
-            content_add(
-                r, CONTENT_TEXT,
-                content_printf(
-                    r, "About %d more block%s would decide about %s, if estimate and spread stay the same.",
-                    c->blocks_needed, c->blocks_needed == 1 ? "" : "s", report_arm_name(k)));
+                        content_printf(r, "A verdict on %s needs %s, if estimate and spread stay the same.",
+                                       report_arm_name(k), needed));
     }
 }
 
@@ -279,8 +273,7 @@ static void effect_figures(struct report *r, const struct report_source *s)
     bool explained = false;
     for (int k = 1; k <= experiment_arms(&s->state.spec); k++) {
         const bool confirming = k == experiment_arms(&s->state.spec);
-        const struct comparison *c = confirming ? &s->state.confirmation
-                                                : &s->state.comparison[k];
+        const struct comparison *c = confirming ? &s->state.confirmation : &s->state.comparison[k];
         struct figure_plots f;
         if (confirming && !s->state.confirming) break;
         if (!figure_effect(&f, r, s, c, confirming ? s->state.headline : k)) continue;

@@ -259,6 +259,8 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
         draw_quality(&p, x, arm);
         left = rect_rows(left, 1, left.h - 1);
     }
+    char ratio[RATIO_TEXT];
+    detail_row(g, &left, ROLE_DIM, experiment_ratio_text(ratio, x, arm));
     detail_row(g, &left, ROLE_DIM, experiment_blocks_text(text, x));
     if (!isfinite(x->mde)) return;
     snprintf(text, sizeof text, "smallest effect that so many blocks probably show: %.2g%%",

@@ -496,11 +496,17 @@ static void put_arm_letter(char *buf, size_t size, const char *text, int letter)
 
 const char *next_step(const struct snapshot *s, char *buf, size_t size)
 {
+    char needed[BLOCKS_NEEDED_TEXT];
     const struct experiment_state *x = &s->experiment;
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
     } else if (x->phase == PHASE_DONE && x->verdict == VERDICT_INVALID) {
         snprintf(buf, size, "%s", invalid_step(x));
+    } else if (x->phase == PHASE_DONE && experiment_next_step(x, MAX(x->headline, 1)) == STEP_LESS_NOISE) {
+        snprintf(
+            buf, size,
+            "more blocks than a run may have would decide: measure again when it is quiet (i, then b), or "
+            "with a larger margin");
     } else if (x->phase == PHASE_DONE) {
         put_arm_letter(buf, size, verdict_text(x->verdict), 'A' + MAX(x->headline, 1));
     } else if (!x->run_id && (x->phase == PHASE_FAILED || x->phase == PHASE_STOPPED)) {
@@ -526,11 +532,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "the blocks are over; the quality of each arm is measured once, then the result");
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells are finishing");
-    } else if (x->blocks_needed > experiment_blocks_possible(x, experiment_headline(x))) {
-        snprintf(buf, size, "more blocks than the %d that are left",
-                 experiment_blocks_possible(x, experiment_headline(x)));
-    } else if (x->blocks_needed > 0) {
-        snprintf(buf, size, "about %d more block%s", x->blocks_needed, str_plural(x->blocks_needed));
+    } else if (*experiment_blocks_needed_text(needed, x, experiment_headline(x))) {
+        snprintf(buf, size, "%s", needed);
     } else {
         snprintf(buf, size, "more blocks are needed for an estimate");
     }

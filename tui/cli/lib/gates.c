@@ -2,6 +2,7 @@
 #include "tui/cli/lib/gates.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { GATES = 32 };
 _Static_assert((int)GATE_PASS == EXIT_DONE && (int)GATE_FAIL == EXIT_WORSE &&
@@ -32,10 +33,13 @@ void cli_note_gate(struct table *t, const char *subject, const struct gate *g, c
         const struct gate_row *x = &r->row[i];
         struct str line = { 0 };
         str_printf(&line, "  %-9s  %s", gate_outcome_name(x->outcome), g->term[i].text);
+        const struct gate_term *term = &g->term[i];
+        const char *unit = term->metric >= 0 ? METRICS[term->metric].unit : GATE_NAMES[term->figure].unit;
         if (isfinite(x->value)) str_printf(&line, ": %.6g", x->value);
         if (isfinite(x->interval.lower) && x->interval.lower < x->interval.upper)
             str_printf(&line, " [%.6g, %.6g]", x->interval.lower, x->interval.upper);
         if (isfinite(x->value) && isfinite(x->bound)) str_printf(&line, ", bound %.6g", x->bound);
+        if (isfinite(x->value) && *unit && strcmp(unit, "ratio")) str_printf(&line, " %s", unit);
         if (*x->reason) str_printf(&line, ": %s", x->reason);
         table_note(t, "%s", str_text(&line));
         str_free(&line);
