@@ -73,9 +73,9 @@ static void changes_are_said_once(void **state)
     t = (struct linear_reported){ .view = VIEW_LIVE };
     check_says(&t, failed, &u, "failed: ");
     u.view = VIEW_MODEL;
-    check_says(&t, done, &u, "blk.*.attn_k: 6 of 288 x 288, f16");
+    check_says(&t, done, &u, "tensor blk.*.attn_k; count x6; format f16; shape 288 x 288");
     u.view = VIEW_HISTORY;
-    check_says(&t, done, &u, "run 12 of ");
+    check_says(&t, done, &u, "run 12; started ");
     snprintf(u.message, sizeof u.message, "this key has no action");
     check_says(&t, done, &u, "this key has no action");
     check_says(&t, done, &u, NULL);

@@ -16,7 +16,7 @@ typedef struct effect action_fn(struct ui *ui, const struct snapshot *s);
 /* The effects of ACTION_LIST. */
 #define DECLARE_ACTION(name, keys, texts, refuse, command, effect) action_fn effect;
 #define DECLARE_NOTHING(name, keys, texts, refuse, command, view)
-ACTION_LIST(DECLARE_ACTION, DECLARE_NOTHING)
+ACTION_LIST(DECLARE_ACTION, DECLARE_NOTHING, DECLARE_NOTHING, DECLARE_NOTHING)
 #undef DECLARE_ACTION
 #undef DECLARE_NOTHING
 
@@ -34,6 +34,8 @@ struct effect input_action(struct ui *ui, const struct snapshot *s, const struct
 struct effect action_show_view(struct ui *ui, int view);
 /* Show a view from which Esc leads back to the one on screen. */
 void action_enter_view(struct ui *ui, enum view view);
+/* Move the selection down, or up. */
+struct effect action_move(struct ui *ui, const struct snapshot *s, int rows);
 /* Sort the list on screen by a column; again reverses it. */
 struct effect action_sort_by(struct ui *ui, const struct snapshot *s, int column);
 /* The filter in the open form: after each key; when it is accepted; when it is given up. */

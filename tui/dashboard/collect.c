@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cut/cut.h"
 #include "tui/dashboard/actions.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/queue.h"
@@ -26,18 +27,13 @@ static void collect_sensors(struct dashboard *d)
         const bool timing = snapshot_is_timing(s);
         const char *phase = s->experiment.cell_phase;
         d->series_ns = now_ns + SNAPSHOT_STEP_MS * INT64_C(1000000);
-        series_push(&d->cpu, s->sensor[METRIC_CPU_BUSY]);
-        series_push(&d->memory,
+        series_push(&s->cpu, s->sensor[METRIC_CPU_BUSY]);
+        series_push(&s->memory,
                     s->machine_known ? s->sensor[METRIC_MEM_USED] / (double)s->machine.memory_bytes : NAN);
-        series_push(&d->gpu, s->sensor[METRIC_GPU_BUSY]);
-        series_push(&d->decode, timing && !strcmp(phase, "decode") ? s->experiment.live_tok_s : NAN);
-        series_push(&d->prefill, timing && !strcmp(phase, "prefill") ? s->experiment.live_tok_s : NAN);
+        series_push(&s->gpu, s->sensor[METRIC_GPU_BUSY]);
+        series_push(&s->decode, timing && !strcmp(phase, "decode") ? s->experiment.live_tok_s : NAN);
+        series_push(&s->prefill, timing && !strcmp(phase, "prefill") ? s->experiment.live_tok_s : NAN);
     }
-    s->cpu = d->cpu;
-    s->memory = d->memory;
-    s->gpu = d->gpu;
-    s->decode = d->decode;
-    s->prefill = d->prefill;
 }
 
 /* The dashboard shows what it costs itself: CPU time of this thread plus that of the sampler. */
@@ -75,7 +71,7 @@ static void collect_events(struct snapshot *s)
         all[n] = (struct log_line){ .unix_ms = s->experiment.event[i].unix_ms,
                                     .level = LOG_INFO,
                                     .disturbed = !strcmp(s->experiment.event[i].kind, EVENT_DISCARD) };
-        memcpy(all[n].text, s->experiment.event[i].text, sizeof all[n].text);
+        text_cut(all[n].text, sizeof all[n].text, s->experiment.event[i].text);
     }
     qsort(all, (size_t)n, sizeof all[0], log_line_by_time);
     s->log_count = MIN(n, (int)SNAPSHOT_LOG);
@@ -91,9 +87,9 @@ static void forget_other_model(struct dashboard *d)
     if (!changed || dashboard_is_running(d)) return;
     experiment_close(d->experiment);
     d->experiment = NULL;
-    d->last_known = d->was_running = false;
-    memset(&d->decode, 0, sizeof d->decode);
-    memset(&d->prefill, 0, sizeof d->prefill);
+    d->s->experiment_known = d->was_running = false;
+    memset(&d->s->experiment, 0, sizeof d->s->experiment);
+    d->s->decode.n = d->s->prefill.n = 0;
 }
 
 static void collect_experiment(struct dashboard *d)
@@ -104,21 +100,17 @@ static void collect_experiment(struct dashboard *d)
         experiment_close(d->experiment); /* it has finished: a second start is refused otherwise */
         d->experiment = started;
         d->was_running = true;
-        memset(&d->decode, 0, sizeof d->decode);
-        memset(&d->prefill, 0, sizeof d->prefill);
+        d->s->decode.n = d->s->prefill.n = 0;
     }
-    bool loaded = background_take_loaded(d->background, d->last);
+    const bool loaded = background_take_loaded(d->background, &d->s->experiment);
     if (d->experiment && (dashboard_is_running(d) || d->was_running || started)) {
-        experiment_state(d->experiment, d->last);
-        loaded = false;
-        d->last_known = true;
+        experiment_state(d->experiment, &d->s->experiment);
+        d->s->experiment_known = true;
     } else if (loaded) {
-        d->last_known = true;
+        d->s->experiment_known = true;
         experiment_close(d->experiment);
         d->experiment = NULL;
     }
-    d->s->experiment_known = d->last_known;
-    if (d->last_known) d->s->experiment = *d->last;
     d->s->experiment_live = d->experiment != NULL;
 }
 
@@ -187,7 +179,7 @@ static void collect_load_source(struct dashboard *d)
 static void collect_traffic(struct dashboard *d)
 {
     const struct live *l = snapshot_live(d->s);
-    struct load_traffic *t = &d->traffic;
+    struct load_traffic *t = &d->s->traffic;
     if (!l) {
         d->traffic_of = LOAD_OF_NONE;
         return;
@@ -207,7 +199,6 @@ static void collect_traffic(struct dashboard *d)
         d->traffic_arrived = l->arrived;
         d->traffic_tokens = l->tokens;
     }
-    d->s->traffic = *t;
 }
 
 /* ---------------------------------------------------------------- what forms need */
@@ -309,7 +300,7 @@ void dashboard_collect(struct dashboard *d)
     struct snapshot *s = d->s;
     char text[256];
     bool is_error;
-    background_copy(d->background, s);
+    const bool copied = background_refresh(d->background, s, &d->known_version, d->known_changed);
     const int64_t now_ms = clock_unix_ms();
     if (now_ms < s->unix_ms) d->ui.message_until_ms -= s->unix_ms - now_ms; /* the clock was set back */
     s->unix_ms = now_ms;
@@ -321,8 +312,9 @@ void dashboard_collect(struct dashboard *d)
     collect_sensors(d);
     dashboard_watch_busy(d);
     collect_cost(d);
-    collect_events(s);
-    if (d->screen) snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
+    if (copied) collect_events(s);
+    if (copied && d->screen)
+        snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);
@@ -337,6 +329,7 @@ void dashboard_collect(struct dashboard *d)
     flush_spool(d);
     open_new_page(d);
     fit_page(d);
+    d->known_changed = d->ui.page; /* it was laid out for this width */
     action_follow_forecast(&d->ui, s);
     request_lookups(d);
     ui_clamp(&d->ui, s);

@@ -71,8 +71,10 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     d->cost.ratio = NAN;
     d->busy.cpu = d->busy.others = d->busy.steal = NAN;
     d->s = calloc(1, sizeof *d->s);
-    d->last = calloc(1, sizeof *d->last);
-    if (!d->s || !d->last) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
+    if (!d->s) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
+    d->s->own_cost_ratio = NAN;
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) d->s->sensor[i] = NAN;
+    d->known_changed = true;
     ui_open(&d->ui, o);
     if ((rc = preferences_open(d, why))) return rc;
     if ((rc = background_open(&d->background, o->db_path, why))) return rc;
@@ -133,7 +135,6 @@ static void dashboard_close(struct dashboard *d)
         arena_free(&d->ui.texts);
     }
     free(d->s);
-    free(d->last);
 }
 
 enum err_code dashboard_run(const struct dashboard_options *o, struct err *why)

@@ -2,11 +2,24 @@
  */
 #include "tui/dashboard/actions.h"
 
-#define EFFECT_OF(name, keys, texts, refuse, command, effect) [DO_##name] = (effect),
-#define NO_EFFECT(name, keys, texts, refuse, command, view)
-static action_fn *const EFFECTS[ACTION_COUNT] = { ACTION_LIST(EFFECT_OF, NO_EFFECT) };
-#undef EFFECT_OF
-#undef NO_EFFECT
+enum { PAGE_ROWS = 10, ALL_ROWS = 1000000 };
+
+/* What an action does: one of these. */
+struct action_effect {
+    action_fn *act;
+    unsigned request; /* REQUEST_* */
+    int rows;
+};
+#define BY_FUNCTION(name, keys, texts, refuse, command, effect) [DO_##name] = { .act = (effect) },
+#define BY_VIEW(name, keys, texts, refuse, command, view)
+#define BY_REQUEST(name, keys, texts, refuse, command, request_) [DO_##name] = { .request = (request_) },
+#define BY_ROWS(name, keys, texts, refuse, command, rows_)       [DO_##name] = { .rows = (rows_) },
+static const struct action_effect EFFECTS[ACTION_COUNT] = { ACTION_LIST(BY_FUNCTION, BY_VIEW, BY_REQUEST,
+                                                                        BY_ROWS) };
+#undef BY_FUNCTION
+#undef BY_VIEW
+#undef BY_REQUEST
+#undef BY_ROWS
 
 struct effect input_action(struct ui *ui, const struct snapshot *s, const struct key_binding *k)
 {
@@ -14,7 +27,11 @@ struct effect input_action(struct ui *ui, const struct snapshot *s, const struct
     if (*why) return effect_error("%s: %s", k->name, why);
     ui->message[0] = '\0';
     const int view = action_view(k->action);
-    return view >= 0 ? action_show_view(ui, view) : EFFECTS[k->action](ui, s);
+    const struct action_effect *e = &EFFECTS[k->action];
+    return view >= 0 ? action_show_view(ui, view)
+           : e->act  ? e->act(ui, s)
+           : e->rows ? action_move(ui, s, e->rows)
+                     : effect_request(e->request);
 }
 
 /* ---------------------------------------------------------------- keys while something covers the view */

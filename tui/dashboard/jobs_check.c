@@ -20,9 +20,9 @@ static void refuse(struct form_checked *out, int field, enum err_code rc, const 
 /* Whether the form still has the texts of this job. */
 static bool is_wanted(struct background *b, const struct job *j)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool wanted = b->check_wanted == (uint64_t)j->id;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return wanted;
 }
 
@@ -33,26 +33,24 @@ static void forecast(struct background *b, const struct job *j, struct experimen
     struct experiment_forecast f;
     struct correction *correction = NULL;
     struct db *d = NULL;
-    pthread_mutex_lock(&b->lock);
-    struct machine m = b->known.machine;
-    struct machine_ceilings c = b->known.ceilings;
-    const bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
-    pthread_mutex_unlock(&b->lock);
-    if (!machine_known || s->budget_s <= 0) return;
+    const struct known_machine k = background_machine(b);
+    if (!k.machine_known || s->budget_s <= 0) return;
     if (db_open(&d, b->db_path, &why)) d = NULL;
-    if (d && known && correction_load(&correction, d, m.id, &c, &why)) correction = NULL;
-    experiment_forecast(
-        &f, s,
-        &(struct forecast_sources){
-            .db = d, .machine = &m, .ceilings = known ? &c : NULL, .correction = correction });
+    if (d && k.ceilings_known && correction_load(&correction, d, k.machine.id, &k.ceilings, &why))
+        correction = NULL;
+    experiment_forecast(&f, s,
+                        &(struct forecast_sources){ .db = d,
+                                                    .machine = &k.machine,
+                                                    .ceilings = k.ceilings_known ? &k.ceilings : NULL,
+                                                    .correction = correction });
     correction_free(correction);
     db_close(d);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     if (b->check_wanted == (uint64_t)j->id) {
         b->known.forecast = f;
         b->known.forecast_of = (uint64_t)j->id;
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* The arms as `qdyno ab` opens them. False: there is nothing to forecast. */
@@ -148,10 +146,10 @@ void job_check_form(struct background *b, const struct job *j)
     case FORM_MODEL: check_model_file(out, f->field[0].text, &why); break;
     default: break;
     }
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool wanted = b->check_wanted == out->of;
     if (wanted) b->known.checked = *out;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (wanted && forecasts) forecast(b, j, spec);
     free(spec);
     free(out);

@@ -16,11 +16,12 @@ struct running_command {
     struct background *b;
     struct text_page *page; /* its output */
     char last[400];         /* its last line: after an error this is the message */
+    bool reads;             /* it only shows something, beside what else runs */
 };
 
 static void publish_progress(struct background *b, const struct task_progress *at, const json_t *tune)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     struct tune_watch *t = &b->known.tune;
     b->known.task = *at;
     b->known.task_known = true;
@@ -28,7 +29,7 @@ static void publish_progress(struct background *b, const struct task_progress *a
         t->share = at->done;
         t->left_s = at->left_s;
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 static void command_on_line(void *ctx, const char *text)
@@ -38,21 +39,22 @@ static void command_on_line(void *ctx, const char *text)
     json_t *o = progress_line_parse(text);
     if (o) {
         task_progress_read(&at, o);
-        publish_progress(r->b, &at, json_object_get(o, "tune"));
+        if (!r->reads) publish_progress(r->b, &at, json_object_get(o, "tune"));
         json_decref(o);
         return;
     }
     text_page_put(r->page, PAGE_PLAIN, "%s", text);
     text_cut(r->last, sizeof r->last, text);
-    background_log(r->b, LOG_INFO, "| %s", text);
+    if (!r->reads) background_log(r->b, LOG_INFO, "| %s", text);
 }
 
 static void command_on_start(void *ctx, int pid)
 {
     struct running_command *r = ctx;
-    pthread_mutex_lock(&r->b->lock);
+    if (r->reads) return;
+    background_lock(r->b);
     r->b->command_pid = pid;
-    pthread_mutex_unlock(&r->b->lock);
+    background_unlock(r->b);
 }
 
 /* True for the exit statuses of a verdict other than success: 1 worse, 2 inconclusive, 3 invalid. The command
@@ -65,9 +67,9 @@ static bool status_is_verdict(int status)
 /* The result of the search that has ended; "": it has none. */
 static const char *search_sentence(struct background *b, char buf[TUNE_SENTENCE])
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     snprintf(buf, TUNE_SENTENCE, "%s", b->known.tune.ended ? b->known.tune.text : "");
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return buf;
 }
 
@@ -108,9 +110,7 @@ void background_read_applied(struct background *b)
     char model[sizeof b->known.model_path];
     bool found = false;
     struct applied *kept = calloc(1, sizeof *kept);
-    pthread_mutex_lock(&b->lock);
-    memcpy(model, b->known.model_path, sizeof model);
-    pthread_mutex_unlock(&b->lock);
+    background_model(b, model);
     if (!kept || !model[0]) {
         free(kept);
         return;
@@ -118,7 +118,7 @@ void background_read_applied(struct background *b)
     if (apply_read(kept, model, &found, &why))
         background_log(b, LOG_WARN, "the configuration applied to this model cannot be read: %s",
                        why.message);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool same = !strcmp(model, b->known.model_path); /* the model may have changed meanwhile */
     if (same) {
         _Static_assert(sizeof b->known.applied >= sizeof kept->line, "a line that is cut is another one");
@@ -127,7 +127,7 @@ void background_read_applied(struct background *b)
         text_cut(b->known.applied_because, sizeof b->known.applied_because, found ? kept->because : "");
         snprintf(b->known.applied_load, sizeof b->known.applied_load, "%s", found ? kept->load : "");
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     free(kept);
 }
 
@@ -137,7 +137,7 @@ static void written_note(struct background *b, const struct words *command)
     const char *recipe = words_value(command, "-R"), *calib = words_value(command, "--calib");
     const bool quantizes = words_run(command, "quantize") && words_made(command) && recipe &&
                            !words_have(command, "--recover"); /* which is more than the recipe */
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     struct snapshot *s = &b->known;
     if (words_run(command, "eval")) s->written[0] = '\0';
     if (quantizes) {
@@ -148,13 +148,13 @@ static void written_note(struct background *b, const struct words *command)
                            str_put(s->written, sizeof s->written, words_made(command));
         if (!whole) s->written[0] = '\0'; /* a part of a path or recipe would be measured as another one */
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* Publish that no command runs; `last` is what it wrote last. Returns whether it was cancelled. */
 static bool command_clear(struct background *b, const char *last)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     struct tune_watch *t = &b->known.tune;
     if (t->running && !t->ended)
         text_cut(
@@ -167,7 +167,7 @@ static bool command_clear(struct background *b, const char *last)
     b->command_pid = 0;
     b->known.command = (struct words){ .n = 0 };
     b->known.task_known = b->known.task_cancelled = false;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return cancelled;
 }
 
@@ -182,17 +182,26 @@ static const char **child_argv(const struct words *command, const char *db_path)
     return argv;
 }
 
+/* Run the words of the job until they end. */
+static enum err_code command_run(struct running_command *r, const struct words *command, int *status,
+                                 struct err *why)
+{
+    const char **argv = child_argv(command, r->b->db_path);
+    const struct shell_run run = {
+        .argv = (char *const *)argv, .line = command_on_line, .started = command_on_start, .ctx = r
+    };
+    const enum err_code rc = r->page && argv ? shell_run(&run, status, why)
+                                             : err_set(why, ERR_NOMEM, "not enough memory for a command");
+    free(argv);
+    return rc;
+}
+
 void job_run_command(struct background *b, const struct job *j)
 {
     int status = 0;
     struct err why = { 0 };
     struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page) };
-    const char **argv = child_argv(&j->command, b->db_path);
-    const struct shell_run run = {
-        .argv = (char *const *)argv, .line = command_on_line, .started = command_on_start, .ctx = &r
-    };
-    const enum err_code rc = r.page && argv ? shell_run(&run, &status, &why)
-                                            : err_set(&why, ERR_NOMEM, "not enough memory for a command");
+    const enum err_code rc = command_run(&r, &j->command, &status, &why);
     if (!rc && !status) written_note(b, &j->command);
     const bool cancelled = command_clear(b, rc ? why.message : r.last);
     if (rc) {
@@ -203,8 +212,24 @@ void job_run_command(struct background *b, const struct job *j)
         background_publish_page(b, r.page);
         command_announce_end(&r, &j->command, status, cancelled);
     }
-    free(argv);
     free(r.page);
     background_read_applied(b); /* tune and apply change it */
     job_read_history(b, j);
+}
+
+void job_read_command(struct background *b, const struct job *j)
+{
+    int status = 0;
+    struct err why = { 0 };
+    struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page), .reads = true };
+    enum err_code rc = command_run(&r, &j->command, &status, &why);
+    if (!rc && status && !status_is_verdict(status)) rc = err_set(&why, ERR_IO, "%s", r.last);
+    if (rc) {
+        background_announce(b, true, "%s", why.message);
+    } else {
+        text_cut(r.page->title, sizeof r.page->title, j->text[0]);
+        r.page->opens = true;
+        background_publish_page(b, r.page);
+    }
+    free(r.page);
 }

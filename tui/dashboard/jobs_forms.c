@@ -114,10 +114,10 @@ static enum err_code folder_list(struct file_entry **out, int *n, const char *pa
 /* Publish the folder unless another one was requested meanwhile (false). */
 static bool folder_publish(struct background *b, const struct folder *f, int64_t number)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool wanted = b->folder_wanted == number;
     if (wanted) b->known.folder = *f;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return wanted;
 }
 
@@ -226,9 +226,9 @@ void background_read_baselines(struct background *b, struct db *d)
                   rows[i].model_name, rows[i].workload);
     }
     free(rows);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.baselines = found;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* ---------------------------------------------------------------- estimates for config lines */
@@ -320,9 +320,9 @@ void job_estimate_lines(struct background *b, const struct job *j)
         suggestions_make(c, &from);
         estimate_line(out, &x, s, b->db_path);
         estimate_variants(out, &x, c);
-        pthread_mutex_lock(&b->lock);
+        background_lock(b);
         b->known.estimates = *out;
-        pthread_mutex_unlock(&b->lock);
+        background_unlock(b);
     }
     gguf_close(g);
     free(out);

@@ -80,10 +80,10 @@ void background_read_home(struct background *b, struct db *d, const char (*sha)[
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);
     free(before);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     memcpy(b->known.recent, h.run, sizeof h.run);
     b->known.recent_count = h.runs;
     b->known.stopped_ab = h.stopped_ab;
     b->known.effects = h.effects;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }

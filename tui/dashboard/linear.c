@@ -213,6 +213,28 @@ static void report_log(struct linear_reported *t, const struct snapshot *s, stru
     if (s->log_count) t->last = s->log[s->log_count - 1];
 }
 
+/* The rows of the list on screen, with the columns that a wide one shows: "run 12; kind ab; ...". */
+static void print_list(const struct snapshot *s, const struct ui *u, struct str *out)
+{
+    enum { COLUMNS = 200 };
+    const struct list *l = &LISTS[u->view];
+    int items[LIST_ROWS];
+    const int n = l->items ? list_order(u, s, items) : 0;
+    for (int row = 0; row < n; row++) {
+        struct str line = { 0 };
+        for (const struct list_column *c = l->column; c->title; c++) {
+            char buf[LIST_CELL];
+            const bool shown = *c->title && c->from <= COLUMNS && (!c->until || c->until > COLUMNS) &&
+                               !(c->hidden && c->hidden(s));
+            const char *text = shown ? c->text(u, s, items[row], buf, sizeof buf) : "";
+            if (*text) str_printf(&line, "%s%s %s", line.len ? "; " : "", c->title, text);
+        }
+        print_line(out, s->unix_ms, "%s", str_text(&line));
+        str_free(&line);
+    }
+    if (l->items && !n) print_line(out, s->unix_ms, "no %s", l->items);
+}
+
 static void print_quality(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->quality.count; i++) {
@@ -255,44 +277,18 @@ static void print_live(const struct snapshot *s, const struct live *l, struct st
         l->settings);
 }
 
-static void print_load(const struct snapshot *s, struct str *out)
-{
-    if (snapshot_live(s)) {
-        print_live(s, snapshot_live(s), out);
-        return;
-    }
-    for (int i = 0; i < s->load.lines; i++) {
-        const struct stored_load *l = &s->load.line[i];
-        print_line(out, s->unix_ms,
-                   "%s, %s: %lld requests; TTFT p50 %s p99 %s; ITL p50 %s p99 %s; decode %s tok/s",
-                   l->workload, l->config, (long long)l->requests, figure_seconds(l->ttft.p50).text,
-                   figure_seconds(l->ttft.p99).text, figure_seconds(l->itl.p50).text,
-                   figure_seconds(l->itl.p99).text, figure_number(l->decode_tok_s).text);
-    }
-    if (s->load.lines <= 0) print_line(out, s->unix_ms, "no requests to this model were measured");
-}
-
 static void report_view(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
                         struct str *out)
 {
     const bool came = u->view != t->view;
-    if (u->view == VIEW_HISTORY && (came || s->run_count != t->runs)) {
-        for (int i = 0; i < s->run_count; i++) {
-            const struct run_line *r = &s->run[i];
-            print_line(out, s->unix_ms, "run %lld of %s: %s, %s %s %s", (long long)r->id,
-                       figure_date(r->started_ms).text, r->label[0] ? r->label : r->model, r->kind, r->state,
-                       r->verdict);
-        }
-        if (s->run_count == 0) print_line(out, s->unix_ms, "no runs");
-    }
-    if (u->view == VIEW_ADVICE && came) print_advice(s, out);
-    if (u->view == VIEW_QUALITY && came) print_quality(s, out);
-    if (u->view == VIEW_LOAD && came) print_load(s, out);
-    for (int i = 0; u->view == VIEW_MODEL && came && i < s->summary.groups; i++) {
-        const struct tensor_group *g = &s->summary.group[i];
-        print_line(out, s->unix_ms, "%s: %d of %s, %s, %s", g->name, g->count, g->shape, g->format,
-                   figure_bytes(g->bytes).text);
-    }
+    if (came && u->view == VIEW_ADVICE)
+        print_advice(s, out);
+    else if (came && u->view == VIEW_QUALITY)
+        print_quality(s, out);
+    else if (came && u->view == VIEW_LOAD && snapshot_live(s))
+        print_live(s, snapshot_live(s), out);
+    else if ((came && u->view != VIEW_LOG) || (u->view == VIEW_HISTORY && s->run_count != t->runs))
+        print_list(s, u, out); /* the log is printed as it comes */
     t->view = u->view;
     t->runs = s->run_count;
 }

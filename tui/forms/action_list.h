@@ -10,14 +10,15 @@
  *            line that does the same, as an example (NULL: there is none)
  *   refuse   why it is impossible now (tui/frame/refusals.c); NULL: it is always possible
  *   command  the equivalent command with the values on screen (tui/frame/equivalent_command.c); NULL: none
- *   effect   what it does (tui/dashboard/actions_*.c); of a V row the view
+ *   effect   what it does (tui/dashboard/actions_*.c); of a V row the view, of an R row what it asks for
+ *            (tui/dashboard/effect.h), of an M row how many rows it moves down
  *
  * The footer shows the rows with a label, in this order, as far as they fit. */
 #ifndef QDYNO_TUI_ACTION_LIST_H
 #define QDYNO_TUI_ACTION_LIST_H
 
 /* clang-format off */
-#define ACTION_LIST(X, V)                                                                                         \
+#define ACTION_LIST(X, V, R, M)                                                                                   \
     V(VIEW_LIVE, ('1'), ("1", "live", NULL, "show live",                                                          \
       "machine, engine, A/B, advice and log on one screen", "qdyno detect"), NULL, command_detect, VIEW_LIVE)     \
     V(VIEW_AB, ('2'), ("2", "A/B", NULL, "show A/B",                                                              \
@@ -136,10 +137,10 @@
       "copy the command line that equals this screen", NULL), NULL, NULL, action_copy)                            \
     X(OUTPUT, ('o'), ("o", NULL, NULL, "output of the last command",                                              \
       "show the output of the last command", NULL), refuse_output, NULL, action_output)                           \
-    X(UP, ('k', UI_KEY_UP, UI_KEY_WHEEL_UP), ("k", NULL, NULL, NULL,                                              \
-      "up", NULL), NULL, NULL, action_up)                                                                         \
-    X(DOWN, ('j', UI_KEY_DOWN, UI_KEY_WHEEL_DOWN), ("j", NULL, NULL, NULL,                                        \
-      "down", NULL), NULL, NULL, action_down)                                                                     \
+    M(UP, ('k', UI_KEY_UP, UI_KEY_WHEEL_UP), ("k", NULL, NULL, NULL,                                              \
+      "up", NULL), NULL, NULL, -1)                                                                                \
+    M(DOWN, ('j', UI_KEY_DOWN, UI_KEY_WHEEL_DOWN), ("j", NULL, NULL, NULL,                                        \
+      "down", NULL), NULL, NULL, 1)                                                                               \
     X(PREVIOUS_VIEW, ('h', UI_KEY_LEFT), ("h", NULL, NULL, NULL,                                                  \
       "previous view", NULL), NULL, NULL, action_previous_view)                                                   \
     X(NEXT_VIEW, ('l', UI_KEY_RIGHT), ("l", NULL, NULL, NULL,                                                     \
@@ -153,14 +154,14 @@
     X(DETAILS, ('d'), ("d", NULL, NULL, "details of the verdict",                                                 \
       "A/B: show the figures behind the verdict, or its words again",                                             \
       "qdyno show ID"), refuse_details, NULL, action_details)                                                     \
-    X(PAGE_UP, (UI_KEY_PAGE_UP, UI_CTRL('b')), ("PgUp", NULL, NULL, NULL,                                         \
-      "a page up", NULL), NULL, NULL, action_page_up)                                                             \
-    X(PAGE_DOWN, (UI_KEY_PAGE_DOWN, UI_CTRL('f')), ("PgDn", NULL, NULL, NULL,                                     \
-      "a page down", NULL), NULL, NULL, action_page_down)                                                         \
-    X(FIRST, ('g', UI_KEY_HOME), ("g", NULL, NULL, NULL,                                                          \
-      "first row", NULL), NULL, NULL, action_first)                                                               \
-    X(LAST, ('G', UI_KEY_END), ("G", NULL, NULL, NULL,                                                            \
-      "last row", NULL), NULL, NULL, action_last)                                                                 \
+    M(PAGE_UP, (UI_KEY_PAGE_UP, UI_CTRL('b')), ("PgUp", NULL, NULL, NULL,                                         \
+      "a page up", NULL), NULL, NULL, -PAGE_ROWS)                                                                 \
+    M(PAGE_DOWN, (UI_KEY_PAGE_DOWN, UI_CTRL('f')), ("PgDn", NULL, NULL, NULL,                                     \
+      "a page down", NULL), NULL, NULL, PAGE_ROWS)                                                                \
+    M(FIRST, ('g', UI_KEY_HOME), ("g", NULL, NULL, NULL,                                                          \
+      "first row", NULL), NULL, NULL, -ALL_ROWS)                                                                  \
+    M(LAST, ('G', UI_KEY_END), ("G", NULL, NULL, NULL,                                                            \
+      "last row", NULL), NULL, NULL, ALL_ROWS)                                                                    \
     X(BACK, (UI_KEY_ESC), ("Esc", NULL, NULL, NULL,                                                               \
       "one step back: what is open, the pane, the filter, the view", NULL), NULL, NULL, action_back)              \
     X(COMMAND, ('!'), ("!", NULL, NULL, "run a command",                                                          \
@@ -170,14 +171,14 @@
       "find any key, setting or command by a few letters of its name", "qdyno help"), NULL, NULL, action_palette) \
     X(MOUSE, ('@'), ("@", NULL, NULL, "mouse on or off",                                                          \
       "mouse on or off (off: the terminal selects text)", NULL), NULL, NULL, action_mouse)                        \
-    X(THEME, ('~'), ("~", NULL, NULL, "next theme",                                                               \
-      "the next theme", "qdyno dashboard --theme NAME"), NULL, NULL, action_theme)                                \
-    X(SAVE, (','), (",", NULL, NULL, "save settings",                                                             \
-      "save theme and mouse for the next start", NULL), NULL, NULL, action_save)                                  \
-    X(REDRAW, (UI_CTRL('l')), ("Ctrl-L", NULL, NULL, "redraw",                                                    \
-      "draw everything again", NULL), NULL, NULL, action_redraw)                                                  \
-    X(SUSPEND, (UI_CTRL('z')), ("Ctrl-Z", NULL, NULL, "suspend",                                                  \
-      "return to the shell (fg continues)", NULL), NULL, NULL, action_suspend)                                    \
+    R(THEME, ('~'), ("~", NULL, NULL, "next theme",                                                               \
+      "the next theme", "qdyno dashboard --theme NAME"), NULL, NULL, REQUEST_NEXT_THEME)                          \
+    R(SAVE, (','), (",", NULL, NULL, "save settings",                                                             \
+      "save theme and mouse for the next start", NULL), NULL, NULL, REQUEST_SAVE_PREFERENCES)                     \
+    R(REDRAW, (UI_CTRL('l')), ("Ctrl-L", NULL, NULL, "redraw",                                                    \
+      "draw everything again", NULL), NULL, NULL, REQUEST_REDRAW)                                                 \
+    R(SUSPEND, (UI_CTRL('z')), ("Ctrl-Z", NULL, NULL, "suspend",                                                  \
+      "return to the shell (fg continues)", NULL), NULL, NULL, REQUEST_SUSPEND)                                   \
     X(HELP, ('?', UI_KEY_F1), ("?", "help", NULL, "help",                                                         \
       "this list", "qdyno help"), NULL, NULL, action_help)                                                        \
     X(QUIT, ('q', UI_CTRL('c')), ("q", "quit", NULL, "quit",                                                      \

@@ -19,7 +19,7 @@
 
 /* Everything a key can do. */
 #define ACTION_NAME(name, ...) DO_##name,
-enum action { DO_NOTHING, ACTION_LIST(ACTION_NAME, ACTION_NAME) ACTION_COUNT };
+enum action { DO_NOTHING, ACTION_LIST(ACTION_NAME, ACTION_NAME, ACTION_NAME, ACTION_NAME) ACTION_COUNT };
 #undef ACTION_NAME
 
 /* One row per action: the footer, the help and the palette are loops over this table. */

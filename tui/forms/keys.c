@@ -5,7 +5,7 @@
 
 #define THESE(...)                                            __VA_ARGS__
 #define KEY_OF(action_, keys, texts, refuse, command, effect) { DO_##action_, { THESE keys }, THESE texts },
-const struct key_binding KEYS[] = { ACTION_LIST(KEY_OF, KEY_OF) };
+const struct key_binding KEYS[] = { ACTION_LIST(KEY_OF, KEY_OF, KEY_OF, KEY_OF) };
 #undef KEY_OF
 #undef THESE
 const size_t KEY_COUNT = COUNT_OF(KEYS);

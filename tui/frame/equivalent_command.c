@@ -421,7 +421,8 @@ void equivalent_command(struct words *out, enum action action, const struct ui *
 {
     typedef void command_fn(struct words * out, const struct ui *u, const struct snapshot *s);
 #define COMMAND_OF(name, keys, texts, refuse, command, effect) [DO_##name] = (command),
-    static command_fn *const COMMANDS[ACTION_COUNT] = { ACTION_LIST(COMMAND_OF, COMMAND_OF) };
+    static command_fn *const COMMANDS[ACTION_COUNT] = { ACTION_LIST(COMMAND_OF, COMMAND_OF, COMMAND_OF,
+                                                                    COMMAND_OF) };
 #undef COMMAND_OF
     if (COMMANDS[action]) COMMANDS[action](out, u, s);
 }

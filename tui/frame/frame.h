@@ -122,29 +122,37 @@ struct task_progress {
     char unit[24], text[120];
 };
 
-/* The facts of one frame. */
+/* The facts of one frame. The drawing thread writes the first part, and it stays from frame to frame; from
+ * `machine_known` on it is what background jobs know, copied when a job has changed it. */
 struct snapshot {
     int64_t unix_ms;
-    bool machine_known; /* false until the background has detected the machine */
-    struct machine machine;
-    struct machine_ceilings ceilings;
-    bool ceilings_known;
     double sensor[METRIC_SENSOR_COUNT];
     int cores;
     double core_busy[SNAPSHOT_CORES];
     struct series cpu, memory, gpu, decode, prefill;
+    double own_cost_ratio; /* CPU time of UI and sampler as a share of one core; NAN unknown */
+    bool experiment_known;
+    bool experiment_live; /* runs in this process; otherwise it was loaded from the database */
+    struct experiment_state experiment;
+    bool write_known; /* a side-by-side continuation runs or has run */
+    struct sidebyside_state write;
+    enum load_source load_source; /* what the load view shows instead of stored results */
+    struct load_traffic traffic;  /* of load_source */
+    int queued;                   /* waiting jobs, the next one first */
+    struct queued_job queue[QUEUED_JOBS];
+    bool queue_restorable; /* u puts the job back that was removed last */
+
+    bool machine_known; /* false until the background has detected the machine */
+    struct machine machine;
+    struct machine_ceilings ceilings;
+    bool ceilings_known;
     char model_path[MODEL_PATH];
     struct model_shape model; /* arch "" when there is none or it cannot be read */
     char model_error[256];
     struct model_summary summary; /* groups 0: none */
-    bool experiment_known;
-    bool experiment_live;     /* runs in this process; otherwise it was loaded from the database */
-    bool experiment_starting; /* requested; its database is being opened */
-    struct experiment_state experiment;
+    bool experiment_starting;     /* requested; its database is being opened */
     double decode_limit[EXPERIMENT_ARMS],
         prefill_limit[EXPERIMENT_ARMS]; /* roofline limits of this machine in tokens/s, NAN unknown */
-    bool write_known;                   /* a side-by-side continuation runs or has run */
-    struct sidebyside_state write;
     int advice_count;
     struct advice advice[SNAPSHOT_ADVICE];
     /* Advice whose rate is hardly known: the last row stands for all of it and is the best-ranked of it. 0:
@@ -160,14 +168,11 @@ struct snapshot {
     struct quality_results quality;
     struct sensitivity sensitivity;
     struct load_results load;
-    enum load_source load_source; /* what the load view shows instead of stored results */
     struct server_watch server;
-    struct load_traffic traffic; /* of load_source */
     int log_count;
     struct log_line log[SNAPSHOT_LOG]; /* oldest first */
     struct busy_state busy;
-    double own_cost_ratio; /* CPU time of UI and sampler as a share of one core; NAN unknown */
-    int spool_count;       /* pushes waiting for the network, -1 unknown */
+    int spool_count; /* pushes waiting for the network, -1 unknown */
     bool pushing;
     struct words command;       /* that runs in the background; n 0: none. Lives as long as the dashboard */
     int64_t command_started_ms; /* unix time */
@@ -181,9 +186,6 @@ struct snapshot {
     struct recent_run recent[RECENT_RUNS];
     struct setting_effects effects; /* of settings on this model and machine */
     struct text_page page;          /* the newest one */
-    int queued;                     /* waiting jobs, the next one first */
-    struct queued_job queue[QUEUED_JOBS];
-    bool queue_restorable; /* u puts the job back that was removed last */
     /* the file quantized last here, its source, and its recipe as a config line of the source; "" none */
     char written[MODEL_PATH], written_from[MODEL_PATH], written_recipe[CONFIG_LINE];
     char applied[CONFIG_LINE];                   /* the config line applied to the model, "" none */

@@ -332,7 +332,8 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
 {
     typedef const char *refuse_fn(const struct ui *u, const struct snapshot *s);
 #define REFUSAL_OF(name, keys, texts, refuse, command, effect) [DO_##name] = (refuse),
-    static refuse_fn *const RULES[ACTION_COUNT] = { ACTION_LIST(REFUSAL_OF, REFUSAL_OF) };
+    static refuse_fn *const RULES[ACTION_COUNT] = { ACTION_LIST(REFUSAL_OF, REFUSAL_OF, REFUSAL_OF,
+                                                                REFUSAL_OF) };
 #undef REFUSAL_OF
     return RULES[action] ? RULES[action](u, s) : "";
 }
@@ -341,7 +342,8 @@ int action_view(enum action action)
 {
 #define NO_VIEW(name, keys, texts, refuse, command, effect) [DO_##name] = -1,
 #define VIEW_OF(name, keys, texts, refuse, command, view)   [DO_##name] = (view),
-    static const int VIEWS_SHOWN[ACTION_COUNT] = { [DO_NOTHING] = -1, ACTION_LIST(NO_VIEW, VIEW_OF) };
+    static const int VIEWS_SHOWN[ACTION_COUNT] = { [DO_NOTHING] = -1,
+                                                   ACTION_LIST(NO_VIEW, VIEW_OF, NO_VIEW, NO_VIEW) };
 #undef NO_VIEW
 #undef VIEW_OF
     return VIEWS_SHOWN[action];

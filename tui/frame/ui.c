@@ -11,10 +11,14 @@ bool ui_written_unmeasured(const struct snapshot *s)
     if (!s->written[0] || !(result || source)) return false;
     if (result && s->written_from[strcspn(s->written_from, " ,;")])
         return false; /* no config line names it */
-    for (int i = 0; i < s->quality.count; i++)
-        if (result ? strstr(s->quality.line[i].reference, s->written_from) != NULL
-                   : !strcmp(s->quality.line[i].config, s->written_recipe))
+    for (int i = 0; i < s->quality.count; i++) {
+        const struct quality_result *q = &s->quality.line[i];
+        struct config reference;
+        if (!result && !strcmp(q->config, s->written_recipe)) return false;
+        if (result && !config_parse(&reference, q->reference, NULL) &&
+            !strcmp(config_text(&reference, KNOB_MODEL), s->written_from))
             return false;
+    }
     return true;
 }
 
