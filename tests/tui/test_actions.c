@@ -33,6 +33,7 @@ static void an_experiment_starts_from_its_form(void **state)
     CHECK_STR(e.job.text[0], ""); /* quality: "no" in the form */
     CHECK(str_starts(line_of(&e.command), "qdyno ab -m "));
     free(s);
+    arena_free(&u.texts);
 }
 
 static void a_running_experiment_is_stopped_and_paused(void **state)
@@ -53,6 +54,7 @@ static void a_running_experiment_is_stopped_and_paused(void **state)
     CHECK(!e.is_error);
     CHECK_EQ(u.form.kind, FORM_AB);
     free(s);
+    arena_free(&u.texts);
 }
 
 static void quitting_asks_while_something_runs(void **state)
@@ -69,6 +71,7 @@ static void quitting_asks_while_something_runs(void **state)
     CHECK_EQ(press(&u, running, 'y').requests, REQUEST_STOP_EXPERIMENT | REQUEST_QUIT);
     free(idle);
     free(running);
+    arena_free(&u.texts);
 }
 
 static void what_cannot_be_undone_asks(void **state)
@@ -89,6 +92,7 @@ static void what_cannot_be_undone_asks(void **state)
     CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
     CHECK(str_starts(line_of(&e.command), "qdyno apply -m "));
     free(s);
+    arena_free(&u.texts);
 }
 
 static void views_read_the_database_again(void **state)
@@ -107,6 +111,7 @@ static void views_read_the_database_again(void **state)
     CHECK_EQ(u.view, VIEW_LIVE);
     CHECK(press(&u, s, 0x2603).is_error); /* a key without an action */
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Two ways out of a busy machine: wait, or measure beside its load. Each changes what the next start does. */
@@ -141,6 +146,7 @@ static void a_busy_machine_is_no_dead_end(void **state)
     CHECK(action_refusal(DO_WAIT_QUIET, &u, s)[0]);
     free(s);
     free(running);
+    arena_free(&u.texts);
 }
 
 /* Keys of the load view change what runs: the load of an experiment, or a server within what it started with.
@@ -190,6 +196,7 @@ static void the_running_load_changes(void **state)
     free(s);
     free(server);
     free(idle);
+    arena_free(&u.texts);
 }
 
 /* r asks how much time an undecided A/B gets, and continues that run. */
@@ -235,6 +242,7 @@ static void an_undecided_run_continues_with_more_time(void **state)
     u = (struct ui){ .view = VIEW_AB };
     CHECK(press(&u, s, 'r').is_error);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* A budget that cannot give a verdict is said before the start; Ctrl-T sets one that can. */
@@ -270,6 +278,7 @@ static void a_short_budget_is_said_before_the_start(void **state)
     CHECK(press(&u, s, UI_KEY_ENTER).is_error);
     CHECK(press(&u, s, UI_KEY_ENTER).requests & REQUEST_START_EXPERIMENT);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* A command on screen runs in a shell as it is: with the database of the dashboard, quoted, and with the
@@ -326,6 +335,7 @@ static void the_command_checks_the_form(void **state)
     CHECK_EQ(form_field_state(&u, s, AB_B, &why), FIELD_CHECKING);
     CHECK(press(&u, s, UI_KEY_ENTER).requests & REQUEST_START_EXPERIMENT);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* A path of `bytes` bytes below `before`. */
@@ -355,6 +365,7 @@ static void a_long_text_is_whole_or_refused(void **state)
     CHECK_STR(e.job.text[0], more);
     CHECK_STR(u.push_url, more); /* the next push goes to the same address */
     free(s);
+    arena_free(&u.texts);
 }
 
 static void every_action_of_the_key_table_is_handled(void **state)

@@ -345,7 +345,7 @@ static const char *long_text(char *buf, int bytes, const char *begin, const char
 static void what_is_shown_starts_whole(void **state)
 {
     (void)state;
-    struct snapshot *s = fixture_running();
+    struct snapshot *s = fixture_running(), *idle = fixture_idle();
     struct ui u = { .view = VIEW_MODEL };
     char out[FORM_TEXT], calib[FORM_TEXT], line[FORM_TEXT];
     struct config typed;
@@ -368,7 +368,7 @@ static void what_is_shown_starts_whole(void **state)
     snprintf(s->advice[1].line, sizeof s->advice[1].line, "%s", line);
     snprintf(s->applied, sizeof s->applied, "%s", line);
     action_apply(&u, s);
-    e = action_answer(&u, fixture_idle(), true);
+    e = action_answer(&u, idle, true);
     check_started(&e, (const char *const[]){ "apply", line, NULL });
 
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ s->applied, "default", "tg64" });
@@ -379,6 +379,7 @@ static void what_is_shown_starts_whole(void **state)
     CHECK(words_have(&e.command, line));
     CHECK_STR(config_text(&e.job.experiment->config[0], KNOB_CALIB), config_text(&typed, KNOB_CALIB));
     arena_free(&u.texts);
+    free(idle);
     free(s);
 }
 

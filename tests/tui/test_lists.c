@@ -114,6 +114,7 @@ static void a_filter_takes_effect_while_it_is_typed(void **state)
     press(&u, s, UI_KEY_ESC); /* giving up shows all rows again */
     CHECK_EQ(ui_rows(&u, s), all);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Between Enter and the answer of the database the rows without the filter are still known, and after Esc
@@ -137,6 +138,7 @@ static void an_accepted_filter_shows_no_other_rows(void **state)
     press(&u, s, UI_KEY_ESC);
     CHECK_EQ(ui_rows(&u, s), all);
     free(s);
+    arena_free(&u.texts);
 }
 
 static void the_selection_stays_on_its_item(void **state)
@@ -174,6 +176,7 @@ static void the_selection_stays_on_its_item(void **state)
     press(&u, s, 'G');
     assert_string_equal(s->log[list_selected(&u, s)].text, "another");
     free(s);
+    arena_free(&u.texts);
 }
 
 static void deleting_and_restoring(void **state)
@@ -201,6 +204,7 @@ static void deleting_and_restoring(void **state)
     u.read_only = true;
     CHECK_CONTAINS(input_key(&u, s, 'x').message, "read-only");
     free(s);
+    arena_free(&u.texts);
 }
 
 static void one_step_back(void **state)
@@ -227,6 +231,7 @@ static void one_step_back(void **state)
     CHECK_EQ(u.form.kind, FORM_CLOSED);
     CHECK_EQ(u.view, VIEW_HISTORY);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Each field of each form is explained; a question mark stays a letter where it can be one. */
@@ -344,6 +349,7 @@ static void scroll_marks(void **state)
     str_free(&text);
     grid_close(&g);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Settings are found by the names that other programs give them, and those that qdyno lacks say so. */

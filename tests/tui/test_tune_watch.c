@@ -159,6 +159,7 @@ static void keys_of_a_search(void **state)
     CHECK_STR(line_of(&e.command), "qdyno tune --resume 14");
     CHECK_EQ(u.view, VIEW_TUNE);
     free(s);
+    arena_free(&u.texts);
 }
 
 static void lines_say_each_change_once(void **state)

@@ -191,6 +191,7 @@ static void a_load_over_http_says_what_it_cannot_know(void **state)
     CHECK_CONTAINS(text, "requests/s"); /* not tokens */
     free(text);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Long config lines that begin alike show where they differ. */
