@@ -201,6 +201,7 @@ struct advice {
     bool foreign;
     double foreign_kld; /* NAN unless foreign */
     char check[768];    /* the command that checks it by measurement */
+    char workload[32];  /* of that A/B against the default; "": the check is none */
     /* What was measured of this config and workload; it replaces the prediction's rates. runs 0: nothing. */
     struct evidence_rate decode, prefill;
     bool found; /* the result of the newest search for the same goal: it ranks first */

@@ -65,10 +65,11 @@ void advice_set_check(struct advice *v, const char *path)
     if (is_reference) {
         str_printf(&s, " -n 64 -d %d", v->prediction.depth);
     } else {
+        const int depth = v->prediction.depth;
+        snprintf(v->workload, sizeof v->workload, depth ? CONFIRM_WORKLOAD "@d%d" : CONFIRM_WORKLOAD, depth);
         str_append(&s, " default ");
         word_append(&s, v->line);
-        str_append(&s, " -w " CONFIRM_WORKLOAD);
-        if (v->prediction.depth) str_printf(&s, "@d%d", v->prediction.depth);
+        str_printf(&s, " -w %s", v->workload);
     }
     snprintf(v->check, sizeof(v->check), "%s", str_text(&s));
     str_free(&s);

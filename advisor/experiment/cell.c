@@ -128,7 +128,7 @@ static enum err_code block_mark_disturbed(struct experiment *x, enum cell_phase 
 {
     if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], reason, &x->why))
         return x->why.code;
-    experiment_log_event(x, "discard", "%s %d was disturbed: %s",
+    experiment_log_event(x, EVENT_DISCARD, "%s %d was disturbed: %s",
                          phase == CELL_CONTROL ? "control block" : "block", block + 1, reason);
     return ERR_OK;
 }

@@ -409,7 +409,12 @@ struct experiment_deps {
     const char *program; /* worker binary, NULL: self */
     const struct log *log;
     const struct run_labels *labels; /* of a new run; NULL: none */
+    /* Events, with their kinds, from the experiment's thread; NULL: their texts go to the log. */
+    void (*on_event)(void *ctx, const char *kind, const char *text);
+    void *event_ctx;
 };
+/* The kind of an event that says what disturbed a block. */
+#define EVENT_DISCARD "discard"
 /* *out is the caller's (experiment_close). Errors: ERR_USAGE for a wrong specification (metric that the
  * workload does not measure, bounds, resuming a finished run or one of another machine), ERR_NOMEM, as
  * db_open. Everything that fails later is in the state. */

@@ -103,9 +103,9 @@ measured() {
 }
 story 'run an A/B, and see its verdict'
 ab default 'handicap=50%' || finish
-press P # pause, and go on
+press "|" # pause, and go on
 wait_for 60 '○ paused'
-press P
+press "|"
 gone 60 '(○ paused|● pausing)'
 measured 1
 press 2
@@ -157,7 +157,7 @@ grep -q '</html>' "$T/report.html" 2>/dev/null || fail "no report was written"
 wait_for 60 'report.html has been written'
 
 story 'quantize'
-press_until Q 'Write a quantized file'
+press_until f 'Write a quantized file'
 press C-u
 type_ q8_0
 press Tab Tab
@@ -188,7 +188,7 @@ story 'advice: verify and apply'
 press 3
 press a
 wait_for 90 'yes|too uncertain to rank' || finish # a row of the table: it fits, or cannot be predicted yet
-press A
+press =
 wait_for 60 'Apply .*\?'
 press y
 wait_for 60 'applied; press u to undo'

@@ -256,6 +256,7 @@ static void advice_put(struct snapshot *s, const char *line, double decode, int6
     PUT(a->line, line);
     PUT(a->reason, reason);
     PUT(a->caution, caution);
+    snprintf(a->workload, sizeof a->workload, "tg128");
     snprintf(a->check, sizeof a->check, "qdyno ab -m /models/stories15M-f16.gguf default %s -w tg128", line);
     a->prediction.decode_tok_s = decode;
     a->prediction.decode_low = decode * 0.8;
@@ -558,13 +559,47 @@ struct snapshot *fixture_home(void)
     return s;
 }
 
+static struct arena kept;
+
+struct words fixture_words(const char *line)
+{
+    struct words w = { .arena = &kept };
+    words_put(&w, "qdyno");
+    (void)words_put_line(&w, line, NULL);
+    return w;
+}
+
+const char *line_of(const struct words *w)
+{
+    static struct str text;
+    str_clear(&text);
+    words_print(&text, w, 0);
+    return str_text(&text);
+}
+
+const char *command_of(enum action action, const struct ui *u, const struct snapshot *s)
+{
+    struct words w = { .arena = &kept };
+    equivalent_command(&w, action, u, s);
+    return line_of(&w);
+}
+
+const char *command_of_screen(const struct ui *u, const struct snapshot *s)
+{
+    struct words w = { .arena = &kept };
+    static struct str text;
+    screen_command(&w, u, s);
+    str_clear(&text);
+    command_print(&text, u, &w);
+    return str_text(&text);
+}
+
 struct snapshot *fixture_stored(void)
 {
     struct snapshot *s = fixture_done(VERDICT_BETTER);
     s->experiment_live = false;
     s->queued = 1;
     s->queue[0] = (struct queued_job){ .id = 1,
-                                       .kind = "quantize",
-                                       .line = "quantize in.gguf out.gguf -R q4_K" };
+                                       .command = fixture_words("quantize in.gguf out.gguf -R q4_K") };
     return s;
 }

@@ -8,6 +8,13 @@
 /* Locale and time zone of golden files. */
 void fixture_environment(void);
 
+/* "qdyno " and this line as words; they live until the test ends. */
+struct words fixture_words(const char *line);
+/* Words as a line; the equivalent command of an action, of the screen. Valid until the next call. */
+const char *line_of(const struct words *w);
+const char *command_of(enum action action, const struct ui *u, const struct snapshot *s);
+const char *command_of_screen(const struct ui *u, const struct snapshot *s);
+
 /* owned: free(). */
 struct snapshot *fixture_empty(void);   /* the first frame: nothing known yet */
 struct snapshot *fixture_idle(void);    /* machine, model and sensors, nothing ever run */

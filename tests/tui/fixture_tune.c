@@ -56,7 +56,7 @@ struct snapshot *fixture_tune(void)
     t->timed = 7;
     t->judged = 4;
     rows_fill(t);
-    PUT(s->command, "tune -m /models/stories15M-f16.gguf --goal balanced --budget 10m");
+    s->command = fixture_words("tune -m /models/stories15M-f16.gguf --goal balanced --budget 10m");
     s->command_started_ms = t->begun_ms;
     s->task_known = true;
     s->task = (struct task_progress){ .done = t->share, .rate = NAN, .left_s = t->left_s };
@@ -86,7 +86,7 @@ struct snapshot *fixture_tune_won(void)
     struct tune_watch *t = &s->tune;
     t->phase = TUNE_PHASE_SAVE;
     t->running = s->task_known = false;
-    s->command[0] = '\0';
+    s->command.n = 0;
     t->share = 0.93;
     t->ended = t->wins = true;
     PUT(t->text,
@@ -110,7 +110,7 @@ struct snapshot *fixture_tune_stopped(void)
     struct snapshot *s = fixture_tune();
     struct tune_watch *t = &s->tune;
     t->running = s->task_known = false;
-    s->command[0] = '\0';
+    s->command.n = 0;
     t->ended = t->stopped = true;
     PUT(t->text,
         "Keep default: stopped; the best so far is q4_K,threads=2,act=int8, not confirmed; the measurements "

@@ -4,6 +4,8 @@
  *
  * Commands run this very program: with arguments it acts as the command. */
 #include "tests/check.h"
+#include "tests/tui/fixture.h"
+#include "tui/dashboard/actions.h"
 #include "tui/dashboard/background.h"
 #include "tui/forms/forms.h"
 
@@ -42,7 +44,7 @@ static const struct file_entry *entry(const struct folder *f, const char *name)
 static void read_folder(struct background *b, const char *path)
 {
     struct job j = { .id = background_want_folder(b) };
-    snprintf(j.text[0], sizeof j.text[0], "%s", path);
+    j.text[0] = path;
     job_list_folder(b, &j);
 }
 
@@ -104,7 +106,7 @@ static void folders(void **state)
     CHECK_CONTAINS(f->error, "/nowhere/");
     /* a newer request cancels this one: the published folder stays the same */
     struct job late = { .id = background_want_folder(b) };
-    snprintf(late.text[0], sizeof late.text[0], "%s", path);
+    late.text[0] = path;
     background_want_folder(b);
     job_list_folder(b, &late);
     assert_string_equal(f->path, "/nowhere/");
@@ -119,8 +121,9 @@ static void lines_are_judged(void **state)
     (void)state;
     if (access(MODEL, R_OK)) skip();
     struct background *b = background_new();
-    struct job model = { .run = job_read_model }, j = { .id = 4 };
-    snprintf(model.text[0], sizeof model.text[0], "%s", MODEL);
+    static struct form form;
+    struct job model = { .run = job_read_model }, j = { .form = &form };
+    model.text[0] = MODEL;
     job_read_model(b, &model);
     CHECK_GT(b->known.recipes.count, 20);
     int made = 0, same = 0;
@@ -132,9 +135,8 @@ static void lines_are_judged(void **state)
     }
     CHECK_GT(made, 10);
     CHECK_EQ(same, 1); /* f16, the format of the file */
-    snprintf(j.text[0], sizeof j.text[0], "ctk=");
-    snprintf(j.text[1], sizeof j.text[1], "%s", MODEL);
-    snprintf(j.text[2], sizeof j.text[2], "tg64");
+    form_show(&form, FORM_AB, (const char *const[FORM_FIELDS]){ "ctk=", NULL, "tg64" });
+    j.text[0] = MODEL;
     job_estimate_lines(b, &j);
     const struct line_estimates *said = &b->known.estimates;
     assert_string_equal(said->text, "ctk=");
@@ -163,7 +165,7 @@ static void another_model_forgets_the_last(void **state)
     s->stopped_ab.id = 7;
     s->estimates.decode_tok_s = 57.7;
     snprintf(s->applied, sizeof s->applied, "threads=1");
-    job_put_text(&j, 0, "/nowhere/other.gguf");
+    j.text[0] = "/nowhere/other.gguf";
     job_read_model(b, &j);
     CHECK_STR(s->model_path, "/nowhere/other.gguf");
     CHECK_EQ(s->quality.count, -1);
@@ -219,14 +221,12 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void command(struct background *b, const char *line, const char *makes, int64_t show)
+static void command(struct background *b, const char *line, int64_t show)
 {
-    struct job j = { .id = show };
-    snprintf(j.text[0], sizeof j.text[0], "%s", line);
-    snprintf(j.text[1], sizeof j.text[1], "%s", makes);
-    snprintf(b->known.command, sizeof b->known.command, "%s", line);
+    const struct job j = { .id = show, .command = fixture_words(line) };
+    b->known.command = j.command;
     job_run_command(b, &j);
-    CHECK(!b->known.command[0]);
+    CHECK(!b->known.command.n);
     CHECK(!b->command_pid);
     CHECK(!b->known.task_known); /* nothing of the command is left */
 }
@@ -237,7 +237,7 @@ static void commands(void **state)
     struct background *b = background_new();
     char news[256];
     bool bad;
-    command(b, "fake ok", "", 1);
+    command(b, "fake ok", 1);
     CHECK_EQ(b->known.page.number, 1);
     CHECK(b->known.page.opens);
     CHECK_EQ(b->known.page.count, 2);
@@ -251,24 +251,20 @@ static void commands(void **state)
         CHECK_LACKS(b->known.log[i].text, "| table |");
     }
     CHECK(logged);
-    command(b, "fake ok", "/tmp/x.html", 0);
+    command(b, "fake ok --out /tmp/x.html", 0);
     CHECK_EQ(b->known.page.number, 2);
     CHECK(!b->known.page.opens);
     CHECK(background_take_message(b, news, sizeof news, &bad));
     CHECK(!bad);
     CHECK_CONTAINS(news, "/tmp/x.html has been written");
-    command(b, "fake worse", "", 0); /* status 1 is an answer, not a failure */
+    command(b, "fake worse", 0); /* status 1 is an answer, not a failure */
     CHECK(background_take_message(b, news, sizeof news, &bad));
     CHECK(!bad);
     CHECK_CONTAINS(news, "status 1");
-    command(b, "fake bad", "/tmp/x.html", 0);
+    command(b, "fake bad --out /tmp/x.html", 0);
     CHECK(background_take_message(b, news, sizeof news, &bad));
     CHECK(bad);
     CHECK_STR(news, "the last line");
-    command(b, "fake 'open", "", 0);
-    CHECK(background_take_message(b, news, sizeof news, &bad));
-    CHECK(bad);
-    CHECK_CONTAINS(news, "quote");
     background_close(b);
 }
 
@@ -279,7 +275,7 @@ static void cancelled(void **state)
     char news[256];
     bool bad, reported = false;
     pthread_t thread;
-    snprintf(w.j.text[0], sizeof w.j.text[0], "fake long");
+    w.j.command = fixture_words("fake long");
     CHECK(!background_cancel_command(w.b));
     CHECK(!pthread_create(&thread, NULL, run, &w));
     for (int i = 0; i < 3000 && !reported; i++) {
@@ -299,12 +295,110 @@ static void cancelled(void **state)
     background_close(w.b);
 }
 
+/* ---------------------------------------------------------------- what is shown is what starts */
+
+static const char ARGV_FILE[] = "started";
+
+/* Plays any command: writes its words, each on a line. */
+static int write_words(int argc, char **argv)
+{
+    FILE *f = fopen(getenv("TEST_ARGV"), "w");
+    if (!f) return 9;
+    for (int i = 0; i < argc; i++) fprintf(f, "%s\n", argv[i]);
+    return fclose(f) ? 9 : 0;
+}
+
+/* Run the command of an effect as the dashboard does, and compare the words that the process got with the
+ * line that the screen shows, as a shell would read it. */
+static void check_started(const struct effect *e, const char *const longest[])
+{
+    struct background *b = background_new();
+    const struct job j = { .command = e->command };
+    struct str shown = { 0 }, started = { 0 };
+    const struct ui u = { .db_path = NULL };
+    struct arena arena = { 0 };
+    struct words want = { .arena = &arena };
+    struct err why;
+    char *text = NULL;
+    size_t n;
+    CHECK_EQ(e->requests, REQUEST_RUN_COMMAND);
+    command_print(&shown, &u, &e->command);
+    CHECK_OK(words_put_line(&want, str_text(&shown), &why));
+    for (int i = 0; i < want.n; i++) str_printf(&started, "%s\n", words_at(&want, i));
+    str_printf(&started, "--progress=json\n--db\n%s\n", b->db_path);
+    setenv("TEST_ARGV", ARGV_FILE, 1);
+    job_run_command(b, &j);
+    unsetenv("TEST_ARGV");
+    CHECK_OK(file_read(&text, &n, ARGV_FILE, 1 << 20, &why));
+    CHECK_STR(text, str_text(&started));
+    for (; *longest; longest++) CHECK(words_have(&want, *longest)); /* as it was typed */
+    free(text);
+    str_free(&shown);
+    str_free(&started);
+    arena_free(&arena);
+    background_close(b);
+}
+
+static const char *long_text(char *buf, int bytes, const char *begin, const char *end)
+{
+    memset(buf, 'x', (size_t)bytes);
+    memcpy(buf, begin, strlen(begin));
+    snprintf(buf + bytes - (int)strlen(end), strlen(end) + 1, "%s", end);
+    return buf;
+}
+
+/* A bug: a command was cut at 639 bytes and the rest of it ran, so that hqq,bits=8 wrote 4 bits. */
+static void what_is_shown_starts_whole(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running(), *idle = fixture_idle();
+    struct ui u = { .view = VIEW_MODEL };
+    char out[FORM_TEXT], calib[FORM_TEXT], line[FORM_TEXT];
+    struct config typed;
+    struct err why;
+    long_text(out, 1000, "/tmp/it's a ", ".gguf");
+    long_text(calib, 1000, "/tmp/", ".gguf");
+    char value[480];
+    long_text(value, 470, "/", "x");
+    snprintf(line, sizeof line, "parallel=tp2,calib=%s,hosts=%s,model=%s,tensors=attn_v:q6_K", value, value,
+             value);
+    for (int i = 0; strlen(line) < 1900; i++) snprintf(line + strlen(line), 32, ";ffn_down@%d:q6_K", i);
+    CHECK_GE(strlen(line), 1900); /* it was once kept in 640 bytes and parsed again */
+    form_show(&u.form, FORM_QUANTIZE, (const char *const[FORM_FIELDS]){ "hqq,bits=8", calib, out });
+    struct effect e = { 0 };
+    CHECK(action_run_form(&u, s, &e));
+    check_started(&e, (const char *const[]){ "-R", "hqq,bits=8", calib, out, NULL });
+
+    u.view = VIEW_ADVICE;
+    u.selected[VIEW_ADVICE] = 1;
+    snprintf(s->advice[1].line, sizeof s->advice[1].line, "%s", line);
+    snprintf(s->applied, sizeof s->applied, "%s", line);
+    action_apply(&u, s);
+    e = action_answer(&u, idle, true);
+    check_started(&e, (const char *const[]){ "apply", line, NULL });
+
+    form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ s->applied, "default", "tg64" });
+    e = action_start_ab(&u, s); /* starts in this process: with the values that the command has */
+    CHECK_STR(e.message, "");
+    CHECK(e.requests & REQUEST_START_EXPERIMENT);
+    CHECK_OK(config_parse(&typed, line, &why));
+    CHECK(words_have(&e.command, line));
+    CHECK_STR(config_text(&e.job.experiment->config[0], KNOB_CALIB), config_text(&typed, KNOB_CALIB));
+    arena_free(&u.texts);
+    free(idle);
+    free(s);
+}
+
 int main(int argc, char **argv)
 {
+    if (getenv("TEST_ARGV")) return write_words(argc, argv);
     if (argc > 1 && !strcmp(argv[1], "fake")) return play(argc, argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(folders), cmocka_unit_test(lines_are_judged),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(folders),
+                                        cmocka_unit_test(lines_are_judged),
                                         cmocka_unit_test(another_model_forgets_the_last),
-                                        cmocka_unit_test(commands), cmocka_unit_test(cancelled) };
+                                        cmocka_unit_test(commands),
+                                        cmocka_unit_test(cancelled),
+                                        cmocka_unit_test(what_is_shown_starts_whole) };
     char line[64];
     /* The list of places and commands use the working directory: it is the same wherever the test starts. */
     if (!mkdtemp(folder) || chdir(folder)) return 1;

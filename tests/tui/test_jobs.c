@@ -193,13 +193,13 @@ static void a_newer_check_supersedes_an_older_one(void **state)
     struct err why;
     struct background *b;
     static struct snapshot s;
-    struct job old = { .run = job_check_form, .id = 11, .other_id = FORM_MODEL };
-    struct job newer = old;
+    static struct form first, second;
+    form_show(&first, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/nowhere/old.gguf" });
+    form_show(&second, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/nowhere/new.gguf" });
+    const struct job old = { .run = job_check_form, .text = { "" }, .form = &first, .id = 11 };
+    const struct job newer = { .run = job_check_form, .text = { "" }, .form = &second, .id = 12 };
     (void)state;
     CHECK_OK(background_open(&b, ":memory:", &why));
-    job_put_text(&old, 0, "/nowhere/old.gguf");
-    job_put_text(&newer, 0, "/nowhere/new.gguf");
-    newer.id = 12;
     background_want_check(b, 11);
     job_check_form(b, &old);
     background_copy(b, &s);

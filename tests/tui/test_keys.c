@@ -54,8 +54,7 @@ static void commands_exist(void **state)
 
 static const char *refusal(enum action a, const struct ui *u, const struct snapshot *s)
 {
-    static char buf[300];
-    return action_refusal(a, u, s, buf, sizeof buf);
+    return action_refusal(a, u, s);
 }
 
 static void refusals(void **state)
@@ -87,11 +86,11 @@ static void refusals(void **state)
     u.selected[VIEW_HISTORY] = 3; /* run 9 is a bench */
     assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
     assert_string_equal(refusal(DO_OPEN, &u, done), ""); /* shown as text */
-    snprintf(done->command, sizeof done->command, "quantize");
+    done->command = fixture_words("quantize");
     assert_non_null(strstr(refusal(DO_OPEN, &u, done), "s stops it"));
     assert_string_equal(refusal(DO_QUANTIZE, &u, done), "");
     assert_non_null(strstr(refusal(DO_UNDO, &u, done), "s stops it"));
-    done->command[0] = '\0';
+    done->command.n = 0;
     u.selected[VIEW_HISTORY] = 1;
     assert_string_equal(refusal(DO_OPEN, &u, done), "");
     u.read_only = true;
@@ -106,37 +105,34 @@ static void refusals(void **state)
 static void commands(void **state)
 {
     (void)state;
-    char buf[1000];
     struct ui u = { .push_url = "http://127.0.0.1:9091" };
     struct snapshot *s = fixture_done(VERDICT_BETTER);
-    assert_string_equal(equivalent_command(DO_NEW_AB, &u, s, buf, sizeof buf),
+    assert_string_equal(command_of(DO_NEW_AB, &u, s),
                         "qdyno ab -m /models/stories15M-f16.gguf q8_0,threads=2 q4_0,threads=2 -w tg128");
     /* what the person asked for is part of it */
     snprintf(s->experiment.spec.quality_file, sizeof s->experiment.spec.quality_file, "/t/my text.txt");
     s->experiment.spec.budget_s = 40;
     s->experiment.spec.margin = 0.025;
-    assert_string_equal(equivalent_command(DO_NEW_AB, &u, s, buf, sizeof buf),
+    assert_string_equal(command_of(DO_NEW_AB, &u, s),
                         "qdyno ab -m /models/stories15M-f16.gguf q8_0,threads=2 q4_0,threads=2 -w tg128 "
-                        "--quality='/t/my text.txt' --margin 2.5% --budget 40s");
-    assert_string_equal(memory_command(s, buf, sizeof buf),
-                        "qdyno fit -m /models/stories15M-f16.gguf -c 512,2048 -C kv=q8_0");
-    assert_string_equal(experts_command(s, buf, sizeof buf),
-                        "qdyno info -m /models/stories15M-f16.gguf --experts TEXT");
+                        "'--quality=/t/my text.txt' --margin 2.5% --budget 40s");
+    struct words experts = { .arena = &u.texts };
+    experts_command(&experts, s);
+    CHECK_STR(line_of(&experts), "qdyno info -m /models/stories15M-f16.gguf --experts TEXT");
+    arena_free(&u.texts);
     u.view = VIEW_MODEL;
     u.pane[VIEW_MODEL] = MODEL_MEMORY + 1;
-    assert_string_equal(equivalent_command(DO_VIEW_MODEL, &u, s, buf, sizeof buf),
+    assert_string_equal(command_of(DO_VIEW_MODEL, &u, s),
                         "qdyno fit -m /models/stories15M-f16.gguf -c 512,2048 -C kv=q8_0");
     u.view = VIEW_LIVE;
-    assert_string_equal(equivalent_command(DO_PUSH, &u, s, buf, sizeof buf),
-                        "qdyno push 12 --url http://127.0.0.1:9091");
+    assert_string_equal(command_of(DO_PUSH, &u, s), "qdyno push 12 --url http://127.0.0.1:9091");
     u.view = VIEW_HISTORY;
     u.selected[VIEW_HISTORY] = 4;
-    assert_string_equal(equivalent_command(DO_RESUME, &u, s, buf, sizeof buf), "qdyno ab --resume 8");
-    assert_string_equal(equivalent_command(DO_OPEN, &u, s, buf, sizeof buf), "qdyno show 8");
+    assert_string_equal(command_of(DO_RESUME, &u, s), "qdyno ab --resume 8");
+    assert_string_equal(command_of(DO_OPEN, &u, s), "qdyno show 8");
     /* Characters special to a shell are quoted. */
     snprintf(s->model_path, sizeof s->model_path, "/my models/it's;rm.gguf");
-    assert_string_equal(equivalent_command(DO_ADVISE, &u, s, buf, sizeof buf),
-                        "qdyno advise -m '/my models/it'\\''s;rm.gguf'");
+    assert_string_equal(command_of(DO_ADVISE, &u, s), "qdyno advise -m '/my models/it'\\''s;rm.gguf'");
     free(s);
 }
 

@@ -50,10 +50,8 @@ static void every_list(void **state)
         if (!l->items) continue;
         lists++;
         s->queued = 2; /* the queue is the only empty list of this snapshot */
-        s->queue[0] = (struct queued_job){ .id = 5, .kind = "ab", .line = "ab default q8_0" };
-        s->queue[1] = (struct queued_job){
-            .id = 4, .kind = "quantize", .line = "quantize a b", .since_ms = 9
-        };
+        s->queue[0] = (struct queued_job){ .id = 5, .command = fixture_words("ab default q8_0") };
+        s->queue[1] = (struct queued_job){ .id = 4, .command = fixture_words("quantize a b"), .since_ms = 9 };
         const int n = list_order(&u, s, items);
         CHECK_GE(n, 1);
         snprintf(u.list[view].filter, LIST_FILTER, "no row has this");
@@ -116,6 +114,7 @@ static void a_filter_takes_effect_while_it_is_typed(void **state)
     press(&u, s, UI_KEY_ESC); /* giving up shows all rows again */
     CHECK_EQ(ui_rows(&u, s), all);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Between Enter and the answer of the database the rows without the filter are still known, and after Esc
@@ -139,6 +138,7 @@ static void an_accepted_filter_shows_no_other_rows(void **state)
     press(&u, s, UI_KEY_ESC);
     CHECK_EQ(ui_rows(&u, s), all);
     free(s);
+    arena_free(&u.texts);
 }
 
 static void the_selection_stays_on_its_item(void **state)
@@ -176,6 +176,7 @@ static void the_selection_stays_on_its_item(void **state)
     press(&u, s, 'G');
     assert_string_equal(s->log[list_selected(&u, s)].text, "another");
     free(s);
+    arena_free(&u.texts);
 }
 
 static void deleting_and_restoring(void **state)
@@ -194,7 +195,7 @@ static void deleting_and_restoring(void **state)
     CHECK_EQ(e.job.id, id);
     e = input_key(&u, s, 'u'); /* nothing was deleted: the other meaning of the key */
     CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
-    CHECK_CONTAINS(e.command, "apply --undo");
+    CHECK_CONTAINS(line_of(&e.command), "apply --undo");
     snprintf(s->run[0].state, sizeof s->run[0].state, "running");
     u.selected[VIEW_HISTORY] = 0;
     e = input_key(&u, s, 'x');
@@ -203,6 +204,7 @@ static void deleting_and_restoring(void **state)
     u.read_only = true;
     CHECK_CONTAINS(input_key(&u, s, 'x').message, "read-only");
     free(s);
+    arena_free(&u.texts);
 }
 
 static void one_step_back(void **state)
@@ -229,6 +231,7 @@ static void one_step_back(void **state)
     CHECK_EQ(u.form.kind, FORM_CLOSED);
     CHECK_EQ(u.view, VIEW_HISTORY);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Each field of each form is explained; a question mark stays a letter where it can be one. */
@@ -346,6 +349,7 @@ static void scroll_marks(void **state)
     str_free(&text);
     grid_close(&g);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Settings are found by the names that other programs give them, and those that qdyno lacks say so. */

@@ -11,6 +11,12 @@
 #include <string.h>
 
 enum { MAX_W = 200, MAX_H = 60, GUARD = 256 };
+/* one word, longer than any row */
+static const char LONG_COMMAND[] =
+    "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+    "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+    "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
+
 static const struct cell CANARY = { 0xdeadbeef, 0xbeef };
 
 static void check_cells(const struct cell *all, int w, int h)
@@ -134,7 +140,7 @@ static void overlays_fill(struct snapshot *s)
     memset(s->page.title, 'p', sizeof s->page.title - 1);
     for (int i = 0; i <= PAGE_LINES; i++)
         text_page_put(&s->page, (enum page_tone)(i % 6), "%s%*d", i % 2 ? "日本語日本語" : "", 500, i);
-    memset(s->command, 'c', sizeof s->command - 1);
+    s->command = fixture_words(LONG_COMMAND);
     s->task_known = true;
     s->task = (struct task_progress){ .done = 7, .rate = 1e300, .left_s = 1e18 };
     memset(s->task.unit, 'u', sizeof s->task.unit - 1);
@@ -156,7 +162,7 @@ static struct ui ui_over(int variant)
     }
     if (variant != ASKED) return u;
     memset(u.question.text, 'q', sizeof u.question.text - 1);
-    memset(u.question.line, 'l', sizeof u.question.line - 1);
+    u.question.command = fixture_words(LONG_COMMAND);
     return u;
 }
 

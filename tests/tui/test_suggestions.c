@@ -249,12 +249,11 @@ static void sorted_and_marked(void **state)
     CHECK(ui_compared(&u, s, id));
     CHECK_EQ(id[0], 8);
     CHECK_EQ(id[1], 11);
-    char buf[200];
-    assert_string_equal(equivalent_command(DO_COMPARE, &u, s, buf, sizeof buf), "qdyno compare 8 11");
-    assert_string_equal(equivalent_command(DO_APPLY, &u, s, buf, sizeof buf), "qdyno apply --run 7");
+    assert_string_equal(command_of(DO_COMPARE, &u, s), "qdyno compare 8 11");
+    assert_string_equal(command_of(DO_APPLY, &u, s), "qdyno apply --run 7");
     u.view = VIEW_ADVICE;
     u.selected[VIEW_ADVICE] = 1;
-    assert_string_equal(equivalent_command(DO_APPLY, &u, s, buf, sizeof buf),
+    assert_string_equal(command_of(DO_APPLY, &u, s),
                         "qdyno apply -m /models/stories15M-f16.gguf q8_0,threads=2");
     free(s);
 }
@@ -266,40 +265,38 @@ static void forms_say_commands(void **state)
     (void)state;
     struct snapshot *s = fixture_done(VERDICT_BETTER);
     struct ui u = { .view = VIEW_HISTORY };
-    char buf[800];
     form_show(&u.form, FORM_AB,
               (const char *const[FORM_FIELDS]){ "f16", "q4_K", "tg64", "q8_0", "yes", "3%", "90s" });
     assert_string_equal(
-        screen_command(&u, s, buf, sizeof buf),
+        command_of_screen(&u, s),
         "qdyno ab -m /models/stories15M-f16.gguf f16 q4_K q8_0 -w tg64 --quality --margin 3% --budget 90s");
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "f16", "q4_K", "tg64" });
-    assert_string_equal(screen_command(&u, s, buf, sizeof buf),
-                        "qdyno ab -m /models/stories15M-f16.gguf f16 q4_K -w tg64");
+    assert_string_equal(command_of_screen(&u, s), "qdyno ab -m /models/stories15M-f16.gguf f16 q4_K -w tg64");
     form_show(&u.form, FORM_QUANTIZE,
               (const char *const[FORM_FIELDS]){ "gptq,bits=3", "my text.txt", "out.gguf" });
     assert_string_equal(
-        screen_command(&u, s, buf, sizeof buf),
+        command_of_screen(&u, s),
         "qdyno quantize /models/stories15M-f16.gguf out.gguf -R gptq,bits=3 --calib 'my text.txt'");
     form_show(&u.form, FORM_REPORT, (const char *const[FORM_FIELDS]){ "run.html" });
     u.form.about = 11;
     u.selected[VIEW_HISTORY] = 3; /* the selection may move: the form is about run 11 */
-    assert_string_equal(screen_command(&u, s, buf, sizeof buf), "qdyno report 11 --out run.html");
+    assert_string_equal(command_of_screen(&u, s), "qdyno report 11 --out run.html");
     form_hide(&u.form);
     u.view = VIEW_QUALITY; /* the file written last is measured against its source, whichever is on screen */
     snprintf(s->written_from, sizeof s->written_from, "%s", s->model_path);
     snprintf(s->written, sizeof s->written, "/tmp/small.gguf");
     snprintf(s->written_recipe, sizeof s->written_recipe, "q5_1");
-    CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C q5_1 --ref default");
+    CHECK_CONTAINS(command_of_screen(&u, s), " -C q5_1 --ref default");
     snprintf(s->written, sizeof s->written, "%s", s->model_path);
     snprintf(s->written_from, sizeof s->written_from, "/tmp/big.gguf");
-    CHECK_CONTAINS(screen_command(&u, s, buf, sizeof buf), " -C default --ref model=/tmp/big.gguf");
+    CHECK_CONTAINS(command_of_screen(&u, s), " -C default --ref model=/tmp/big.gguf");
     s->written[0] = '\0';
-    CHECK_LACKS(screen_command(&u, s, buf, sizeof buf), "model=");
+    CHECK_LACKS(command_of_screen(&u, s), "model=");
     u.view = VIEW_LIVE;
     form_show(&u.form, FORM_TUNE, NULL);
     form_put(&u.form, 2, "memory=8G");
     assert_string_equal(
-        screen_command(&u, s, buf, sizeof buf),
+        command_of_screen(&u, s),
         "qdyno tune -m /models/stories15M-f16.gguf --goal balanced --budget 5m --limit memory=8G");
     free(s);
 }
@@ -420,14 +417,14 @@ static void overlays(void **state)
         check_golden("page", s, &u, w, h);
         u.page = false;
         snprintf(u.question.text, sizeof u.question.text, "/tmp/out.gguf is there already. Replace it?");
-        snprintf(u.question.line, sizeof u.question.line, "quantize m.gguf /tmp/out.gguf -R q4_K --force");
+        u.question.command = fixture_words("quantize m.gguf /tmp/out.gguf -R q4_K --force");
         check_golden("question", s, &u, w, h);
         u.question.text[0] = '\0';
-        snprintf(s->command, sizeof s->command, "quantize m.gguf /tmp/out.gguf -R q4_K");
+        s->command = fixture_words("quantize m.gguf /tmp/out.gguf -R q4_K");
         s->task_known = true;
         s->task = (struct task_progress){ .done = 0.42, .rate = 78.7e6, .left_s = 12, .unit = "weights/s" };
         check_golden("task", s, &u, w, h);
-        s->command[0] = '\0';
+        s->command.n = 0;
     }
     free(s);
 }

@@ -142,7 +142,7 @@ static void keys_and_answers(void **state)
     CHECK(session_read(&s, "Log", 60000));
     session_send(&s, "\x1b[<0;26;24M\x1b[<0;26;24m"); /* a click on "4 history" */
     CHECK(session_read(&s, "History", 60000));
-    session_send(&s, "M"); /* mouse reports off */
+    session_send(&s, "@"); /* mouse reports off */
     CHECK(session_read(&s, "selects text", 60000));
     CHECK_CONTAINS(str_text(&s.seen), "1000l");
     session_send(&s, ":next th\r");
@@ -267,8 +267,8 @@ static void storm(void **state)
                                              "x",
                                              "\x7f",
                                              "\x15",
-                                             "T",
-                                             "M",
+                                             "~",
+                                             "@",
                                              ":",
                                              "\x1b[<0;40;12M",
                                              "\x1b[<64;9;9M",

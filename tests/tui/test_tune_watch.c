@@ -98,8 +98,7 @@ static void what_is_written_is_read(void **state)
 
 static const char *refusal(enum action a, const struct ui *u, const struct snapshot *s)
 {
-    static char buf[300];
-    return action_refusal(a, u, s, buf, sizeof buf);
+    return action_refusal(a, u, s);
 }
 
 static void keys_of_a_search(void **state)
@@ -112,7 +111,8 @@ static void keys_of_a_search(void **state)
     CHECK_EQ(u.form.kind, FORM_TUNE);
     struct effect e = input_key(&u, s, UI_KEY_ENTER); /* the defaults start it */
     CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
-    CHECK_CONTAINS(e.command, "qdyno tune -m /models/stories15M-f16.gguf --goal balanced --budget 10m");
+    CHECK_CONTAINS(line_of(&e.command),
+                   "qdyno tune -m /models/stories15M-f16.gguf --goal balanced --budget 10m");
     free(s);
 
     s = fixture_tune();
@@ -129,10 +129,12 @@ static void keys_of_a_search(void **state)
 
     s = fixture_tune_won();
     CHECK_CONTAINS(refusal(DO_OPEN, &u, s), "in use already");
-    CHECK_STR(input_key(&u, s, 'u').command, "qdyno apply --undo -m /models/stories15M-f16.gguf");
+    e = input_key(&u, s, 'u');
+    CHECK_STR(line_of(&e.command), "qdyno apply --undo -m /models/stories15M-f16.gguf");
     s->applied[0] = '\0'; /* undone: Enter uses it again */
     CHECK_EQ(input_key(&u, s, UI_KEY_ENTER).requests, 0);
-    CHECK_STR(u.question.line, "apply -m /models/stories15M-f16.gguf q4_K,threads=2,act=int8");
+    CHECK_STR(line_of(&u.question.command),
+              "qdyno apply -m /models/stories15M-f16.gguf q4_K,threads=2,act=int8");
     free(s);
 
     s = fixture_tune_won(); /* on a busy machine nothing is applied without a question */
@@ -154,9 +156,10 @@ static void keys_of_a_search(void **state)
     u = (struct ui){ .view = VIEW_LIVE };
     e = input_key(&u, s, 'r');
     CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
-    CHECK_STR(e.command, "qdyno tune --resume 14");
+    CHECK_STR(line_of(&e.command), "qdyno tune --resume 14");
     CHECK_EQ(u.view, VIEW_TUNE);
     free(s);
+    arena_free(&u.texts);
 }
 
 static void lines_say_each_change_once(void **state)

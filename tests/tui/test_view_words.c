@@ -52,8 +52,8 @@ static void a_search_that_waits_says_so(void **state)
     struct snapshot *s = fixture_running();
     struct ui u = { .view = VIEW_TUNE };
     s->queued = 2;
-    s->queue[0] = (struct queued_job){ .id = 1, .kind = "bench", .line = "bench -m a.gguf" };
-    s->queue[1] = (struct queued_job){ .id = 2, .kind = "tune", .line = "tune -m a.gguf --goal balanced" };
+    s->queue[0] = (struct queued_job){ .id = 1, .command = fixture_words("bench -m a.gguf") };
+    s->queue[1] = (struct queued_job){ .id = 2, .command = fixture_words("tune -m a.gguf --goal balanced") };
     char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "The search waits in the queue as number 2, until the running experiment has ended");
     CHECK(!strstr(text, "good enough, stop"));
@@ -120,13 +120,15 @@ static void disturbed_blocks_are_one_message(void **state)
                                          "block 9 was disturbed: paging" };
     s->log_count = COUNT_OF(LINES);
     for (int i = 0; i < s->log_count; i++) {
-        s->log[i] = (struct log_line){ .unix_ms = i, .level = LOG_INFO };
+        s->log[i] = (struct log_line){ .unix_ms = i,
+                                       .level = LOG_INFO,
+                                       .disturbed = strstr(LINES[i], "block") };
         snprintf(s->log[i].text, sizeof s->log[i].text, "%s", LINES[i]);
     }
     snapshot_fold_log(s);
     CHECK_EQ(s->log_count, 4);
     CHECK_STR(s->log[0].text, LINES[0]);
-    CHECK_STR(s->log[1].text, "block 3 was disturbed, as were 2 before it: others 40 %");
+    CHECK_STR(s->log[1].text, "block 3 was disturbed: others 40 % (as were 2 before it)");
     CHECK_EQ(s->log[1].unix_ms, 3);
     CHECK_STR(s->log[2].text, "worse");
     CHECK_STR(s->log[3].text, LINES[5]);
@@ -164,7 +166,6 @@ static void the_title_names_the_server(void **state)
 static void a_load_over_http_says_what_it_cannot_know(void **state)
 {
     (void)state;
-    char refusal[300];
     struct err why;
     struct snapshot *s = fixture_load();
     struct ui u = { .view = VIEW_LOAD };
@@ -182,14 +183,15 @@ static void a_load_over_http_says_what_it_cannot_know(void **state)
     CHECK(!strstr(text, "next schedule"));
     CHECK_CONTAINS(text, "$ qdyno ab -m ");
     free(text);
-    CHECK_CONTAINS(action_refusal(DO_SCHEDULE, &u, s, refusal, sizeof refusal), "sent over HTTP");
-    CHECK_CONTAINS(action_refusal(DO_LOAD_SETTING, &u, s, refusal, sizeof refusal), "sent over HTTP");
-    CHECK_STR(action_refusal(DO_EARLIER, &u, s, refusal, sizeof refusal), "");
+    CHECK_CONTAINS(action_refusal(DO_SCHEDULE, &u, s), "sent over HTTP");
+    CHECK_CONTAINS(action_refusal(DO_LOAD_SETTING, &u, s), "sent over HTTP");
+    CHECK_STR(action_refusal(DO_EARLIER, &u, s), "");
     u.view = VIEW_AB;
     text = draw(s, &u, 200, 60, GLYPHS_BRAILLE);
     CHECK_CONTAINS(text, "requests/s"); /* not tokens */
     free(text);
     free(s);
+    arena_free(&u.texts);
 }
 
 /* Long config lines that begin alike show where they differ. */

@@ -13,6 +13,13 @@
 
 typedef struct effect action_fn(struct ui *ui, const struct snapshot *s);
 
+/* The effects of ACTION_LIST. */
+#define DECLARE_ACTION(name, keys, texts, refuse, command, effect) action_fn effect;
+#define DECLARE_NOTHING(name, keys, texts, refuse, command, view)
+ACTION_LIST(DECLARE_ACTION, DECLARE_NOTHING, DECLARE_NOTHING, DECLARE_NOTHING)
+#undef DECLARE_ACTION
+#undef DECLARE_NOTHING
+
 /* ---------------------------------------------------------------- keys and clicks (input.c) */
 
 /* One key press, wherever it goes: a question, a form, an overlay or the view. */
@@ -23,14 +30,12 @@ struct effect input_action(struct ui *ui, const struct snapshot *s, const struct
 
 /* ---------------------------------------------------------------- views and settings (actions_view.c) */
 
-action_fn action_next_view, action_previous_view, action_next_pane, action_previous_pane, action_zoom,
-    action_details, action_up, action_down, action_page_up, action_page_down, action_first, action_last,
-    action_back, action_help, action_palette, action_mouse, action_theme, action_save, action_redraw,
-    action_suspend, action_quit, action_filter, action_sort, action_reverse;
 /* Show a view; views that show the database read it again. */
 struct effect action_show_view(struct ui *ui, int view);
 /* Show a view from which Esc leads back to the one on screen. */
 void action_enter_view(struct ui *ui, enum view view);
+/* Move the selection down, or up. */
+struct effect action_move(struct ui *ui, const struct snapshot *s, int rows);
 /* Sort the list on screen by a column; again reverses it. */
 struct effect action_sort_by(struct ui *ui, const struct snapshot *s, int column);
 /* The filter in the open form: after each key; when it is accepted; when it is given up. */
@@ -42,33 +47,23 @@ struct effect action_read_history(void);
 
 /* ---------------------------------------------------------------- experiments (actions_experiment.c) */
 
-action_fn action_new_ab, action_stop, action_pause, action_resume, action_advise, action_kernels, action_open,
-    action_verify, action_write;
-/* actions_load.c: change the load or the server on screen. by: 1 more, -1 less. */
-action_fn action_schedule, action_load_setting;
-struct effect action_load_rate(const struct snapshot *s, int by);
-/* Do what the accepted form says. */
-struct effect action_change_load(struct ui *ui, const struct snapshot *s);
-/* busy.c */
-action_fn action_wait_quiet, action_loaded;
-/* Open the form that changes the selected setting; do what the accepted form says. */
+/* Change the load or the server on screen (actions_load.c). by: 1 more, -1 less. */
+struct effect action_load_rate(struct ui *ui, const struct snapshot *s, int by);
+/* Open the form that changes the selected setting. */
 struct effect action_change_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
-struct effect action_set(struct ui *ui, const struct snapshot *s);
 /* Open the A/B form with arm A against the same plus "KEY=", ready for the value. */
 struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
-/* Start the A/B, or the side-by-side continuation, that the accepted form describes. */
-struct effect action_start_ab(struct ui *ui, const struct snapshot *s);
-struct effect action_resume_with(struct ui *ui, const struct snapshot *s); /* with the time in its form */
-struct effect action_start_writing(struct ui *ui, const struct snapshot *s);
+/* Continue a run with the time that it was given, or with another budget. */
+struct effect action_resume_run(struct ui *ui, int64_t id);
+/* Do what the accepted form says: change the load or a setting, start the A/B, continue a run, write side by
+ * side. */
+action_fn action_change_load, action_set, action_start_ab, action_resume_with, action_start_writing;
 
 /* ---------------------------------------------------------------- runs and commands (actions_command.c) */
 
-action_fn action_mark, action_delete, action_earlier, action_later, action_compare, action_model, action_push,
-    action_apply, action_undo, action_baseline, action_report, action_quantize, action_calibrate,
-    action_model_text, action_tune, action_command, action_copy, action_output;
-struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url);
-/* Run a command line that a person typed (without "qdyno"); ask first if it deletes or replaces something. */
-struct effect action_run_typed(struct ui *ui, const char *line);
+action_fn action_push_typed; /* to the address in the form */
+/* Run the command that a person typed into the form; ask first if it deletes or replaces something. */
+struct effect action_run_typed(struct ui *ui);
 /* The person answered the question on screen. */
 struct effect action_answer(struct ui *ui, const struct snapshot *s, bool yes);
 /* Run the command of an accepted form. False: the form is not one of these. */

@@ -7,15 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The command line of an action, with these requests; an error when it does not fit. */
-static struct effect command_effect(enum action action, const struct ui *ui, const struct snapshot *s,
-                                    unsigned requests)
-{
-    struct effect e = { .requests = requests };
-    equivalent_command(action, ui, s, e.command, sizeof e.command);
-    return !e.command[0] && (requests & REQUEST_RUN_COMMAND) ? effect_too_long() : e;
-}
-
 /* ---------------------------------------------------------------- runs of the history */
 
 /* Toggle the mark of the selected run. A third mark replaces the oldest one. */
@@ -71,12 +62,12 @@ static struct effect job_move(const struct ui *ui, const struct snapshot *s, int
 
 struct effect action_earlier(struct ui *ui, const struct snapshot *s)
 {
-    return ui->view == VIEW_LOAD ? action_load_rate(s, 1) : job_move(ui, s, -1);
+    return ui->view == VIEW_LOAD ? action_load_rate(ui, s, 1) : job_move(ui, s, -1);
 }
 
 struct effect action_later(struct ui *ui, const struct snapshot *s)
 {
-    return ui->view == VIEW_LOAD ? action_load_rate(s, -1) : job_move(ui, s, 1);
+    return ui->view == VIEW_LOAD ? action_load_rate(ui, s, -1) : job_move(ui, s, 1);
 }
 
 static struct effect run_restore(struct ui *ui)
@@ -88,96 +79,100 @@ static struct effect run_restore(struct ui *ui)
 
 struct effect action_compare(struct ui *ui, const struct snapshot *s)
 {
+    char title[80];
     int64_t id[MARKED];
-    if (!ui_compared(ui, s, id)) return effect_none();
-    struct effect e = command_effect(DO_COMPARE, ui, s, REQUEST_SHOW_COMMAND | REQUEST_LOG_COMMAND);
+    struct effect e = effect_start(DO_COMPARE, ui, s, REQUEST_SHOW_COMMAND | REQUEST_LOG_COMMAND);
+    if (e.is_error || !ui_compared(ui, s, id)) return e;
+    snprintf(title, sizeof title, "Run %lld compared with run %lld", (long long)id[1], (long long)id[0]);
     e.queue = QUEUE_DATABASE;
-    e.job = (struct job){ .run = job_compare_runs, .id = id[0], .other_id = id[1] };
+    e.job = (struct job){ .run = job_read_command,
+                          .text = { arena_strdup(&ui->texts, title) },
+                          .command = e.command };
     return e;
 }
 
-struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url)
+/* The address that is kept is the one that is used: the field may be another one by then. */
+static struct effect push_to(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = command_effect(DO_PUSH, ui, s, REQUEST_SHOW_COMMAND);
+    struct effect e = effect_start(DO_PUSH, ui, s, REQUEST_SHOW_COMMAND);
     e.queue = QUEUE_NETWORK;
-    e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s) };
-    job_put_text(&e.job, 0, url);
-    str_put(ui->push_url, sizeof ui->push_url, url);
+    e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s), .text = { ui->push_url } };
     return e;
+}
+
+struct effect action_push_typed(struct ui *ui, const struct snapshot *s)
+{
+    str_put(ui->push_url, sizeof ui->push_url, ui->form.field[0].text);
+    return push_to(ui, s);
 }
 
 /* To the address of the last push; the first time a form asks for it. */
 struct effect action_push(struct ui *ui, const struct snapshot *s)
 {
-    if (ui->push_url[0]) {
-        char url[sizeof ui->push_url];
-        memcpy(url, ui->push_url, sizeof url);
-        return action_push_to(ui, s, url);
-    }
+    if (ui->push_url[0]) return push_to(ui, s);
     form_show(&ui->form, FORM_PUSH, (const char *const[FORM_FIELDS]){ "" });
     return effect_none();
 }
 
 /* ---------------------------------------------------------------- questions */
 
-/* Ask before running `command`, which writes the file `makes` (NULL: none). */
-static struct effect question_ask(struct ui *ui, const char *command, const char *makes, const char *text)
+/* Ask before running what the effect runs. */
+static struct effect question_ask(struct ui *ui, const struct effect *e, const char *text)
 {
-    struct question *q = &ui->question;
-    char whole[PATH_MAX];
-    if (!str_starts(command, "qdyno ") || !str_put(q->line, sizeof q->line, command + strlen("qdyno ")) ||
-        !str_put(q->makes, sizeof q->makes, makes ? form_path(makes, whole, sizeof whole) : ""))
-        return effect_too_long();
-    snprintf(q->text, sizeof q->text, "%s", text);
+    if (e->is_error) return *e;
+    ui->question.command = e->command;
+    snprintf(ui->question.text, sizeof ui->question.text, "%s", text);
     return effect_none();
 }
 
 struct effect action_answer(struct ui *ui, const struct snapshot *s, bool yes)
 {
-    struct effect e = effect_command("qdyno %s", ui->question.line);
-    char why[300];
-    memcpy(e.makes, ui->question.makes, sizeof e.makes);
+    const char *why = action_refusal(DO_COMMAND, ui, s); /* something may have started since */
     ui->question.text[0] = '\0';
     if (!yes) return effect_message("nothing was changed");
-    /* Something may have started since the question was asked. */
-    if (action_refusal(DO_COMMAND, ui, s, why, sizeof why)[0]) return effect_error("%s", why);
-    return e;
+    return *why ? effect_error("%s", why) : effect_run(&ui->question.command);
 }
 
-/* Typed lines that delete or replace something. */
-static bool line_is_final(const char *line)
+/* Typed commands that delete or replace something. */
+static bool command_is_final(const struct words *w)
 {
-    const bool dry = strstr(line, "--dry-run") != NULL;
-    return !dry && (str_starts(line, "prune ") || strstr(line, "--force") || strstr(line, "--remove"));
+    return !words_have(w, "--dry-run") &&
+           (words_run(w, "prune") || words_have(w, "--force") || words_have(w, "--remove"));
 }
 
-struct effect action_run_typed(struct ui *ui, const char *line)
+struct effect action_run_typed(struct ui *ui)
 {
-    const bool is_tune = command_is_tune(line);
-    struct effect e = effect_command("qdyno %s", line);
-    e.opens_output = !is_tune;
-    if (is_tune) action_enter_view(ui, VIEW_TUNE);
-    return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
+    struct words command = { .arena = &ui->texts };
+    struct err why = { 0 };
+    words_put(&command, "qdyno");
+    if (words_put_line(&command, ui->form.field[0].text, &why)) return effect_error("%s", why.message);
+    struct effect e = effect_run(&command);
+    e.opens_output = !words_run(&command, "tune");
+    if (!e.opens_output) action_enter_view(ui, VIEW_TUNE);
+    return command_is_final(&command) ? question_ask(ui, &e, "This cannot be undone. Run it?") : e;
 }
 
 /* The quality view says that this key runs the command which it shows, and the view of searches that it
  * compares a result of a busy machine when the machine is quiet. */
 struct effect action_command(struct ui *ui, const struct snapshot *s)
 {
-    char line[COMMAND_TEXT] = "";
-    if (ui->view == VIEW_QUALITY) equivalent_command(DO_VIEW_QUALITY, ui, s, line, sizeof line);
-    if (ui->view == VIEW_TUNE && !s->tune.running) snprintf(line, sizeof line, "%s", s->tune.confirm);
-    const char *text = str_starts(line, "qdyno ") ? line + strlen("qdyno ") : NULL;
-    form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ text });
+    static const char PROGRAM[] = "qdyno ";
+    struct words command = { .arena = &ui->texts };
+    struct str line = { 0 };
+    if (ui->view == VIEW_QUALITY) equivalent_command(&command, DO_VIEW_QUALITY, ui, s);
+    words_print(&line, &command, 1);
+    if (ui->view == VIEW_TUNE && !s->tune.running && str_starts(s->tune.confirm, PROGRAM))
+        str_append(&line, s->tune.confirm + strlen(PROGRAM));
+    form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ line.len ? str_text(&line) : NULL });
+    str_free(&line);
     return effect_none();
 }
 
 struct effect action_copy(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = { .requests = REQUEST_COPY_COMMAND };
-    if (!screen_command(ui, s, e.command, sizeof e.command)[0])
-        return effect_error("no command line equals this screen");
-    return e;
+    struct effect e = { .requests = REQUEST_COPY_COMMAND, .command.arena = &ui->texts };
+    screen_command(&e.command, ui, s);
+    return e.command.n ? e : effect_error("no command line equals this screen");
 }
 
 struct effect action_output(struct ui *ui, const struct snapshot *s)
@@ -196,11 +191,11 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
         "run, bench and the dashboard will use it; the configuration applied before is "
         "kept in a .previous file.";
     enum { LINE_COLUMNS = 120 };
-    char command[COMMAND_TEXT], text[400], line[CONFIG_LINE];
+    char text[400], line[CONFIG_LINE];
+    const struct effect e = effect_start(DO_APPLY, ui, s, REQUEST_RUN_COMMAND);
     const struct advice *a = ui_advice(ui, s);
     const char *whole = ui->view == VIEW_TUNE ? s->tune.candidate : a ? a->line : "";
     text_shorten(whole, NULL, 0, LINE_COLUMNS, line, sizeof line);
-    equivalent_command(DO_APPLY, ui, s, command, sizeof command);
     if (ui->view == VIEW_TUNE)
         snprintf(text, sizeof text, "Apply %s to this model%s? %s", line,
                  !s->tune.wins ? ", although it is not proven better"
@@ -213,14 +208,14 @@ struct effect action_apply(struct ui *ui, const struct snapshot *s)
     else
         snprintf(text, sizeof text, "Apply the winner of run %lld to its model? %s",
                  (long long)ui_run_id(ui, s), AFTER);
-    return question_ask(ui, command, NULL, text);
+    return question_ask(ui, &e, text);
 }
 
 struct effect action_undo(struct ui *ui, const struct snapshot *s)
 {
     if (ui->view == VIEW_HISTORY && ui->deleted_count) return run_restore(ui);
     if (ui->view == VIEW_JOBS && s->queue_restorable) return effect_request(REQUEST_RESTORE_QUEUED);
-    return command_effect(DO_UNDO, ui, s, REQUEST_RUN_COMMAND);
+    return effect_start(DO_UNDO, ui, s, REQUEST_RUN_COMMAND);
 }
 
 struct effect action_baseline(struct ui *ui, const struct snapshot *s)
@@ -272,9 +267,6 @@ static void path_beside_model(const struct snapshot *s, const char *suffix, char
     snprintf(out, size, "%s%.*s-%.80s.gguf", writable ? folder : "", NAME_MAX - 90, stem, suffix);
 }
 
-/* The fields of FORM_QUANTIZE. */
-enum { QUANTIZE_RECIPE, QUANTIZE_CALIBRATION, QUANTIZE_OUT };
-
 void action_follow_fields(struct ui *ui, const struct snapshot *s)
 {
     struct form *f = &ui->form;
@@ -322,45 +314,40 @@ struct effect action_model_text(struct ui *ui, const struct snapshot *s)
 struct effect action_tune(struct ui *ui, const struct snapshot *s)
 {
     action_enter_view(ui, VIEW_TUNE);
-    if (!s->tune.running)
-        form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
+    if (!s->tune.running) form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ NULL, "10m" });
     return effect_none();
 }
 
 /* ---------------------------------------------------------------- accepted forms that run a command */
 
-/* Run the command of the form, or ask first where it would replace the file `path` (NULL: it writes none). */
-static struct effect form_run(struct ui *ui, const struct snapshot *s, enum action action, const char *path)
+/* Run the command of the form, or ask first where it would replace a file. */
+static struct effect form_run(struct ui *ui, const struct snapshot *s, enum action action)
 {
-    char whole[PATH_MAX], text[400];
-    struct effect e = command_effect(action, ui, s, REQUEST_RUN_COMMAND);
-    form_hide(&ui->form); /* keeps the texts: `path` stays valid */
-    if (path && !str_put(e.makes, sizeof e.makes, form_path(path, whole, sizeof whole)))
-        return effect_too_long();
-    if (!path || access(whole, F_OK)) return e;
-    if (action == DO_QUANTIZE && strlen(e.command) + strlen(" --force") >= sizeof e.command)
-        return effect_too_long();
-    if (action == DO_QUANTIZE) strcat(e.command, " --force");
     enum { PATH_COLUMNS = 100 };
-    char shorter[PATH_MAX];
+    char text[400], shorter[PATH_MAX];
+    struct effect e = effect_start(action, ui, s, REQUEST_RUN_COMMAND);
+    const char *made = words_made(&e.command);
+    form_hide(&ui->form);
+    if (!made || access(made, F_OK)) return e;
+    if (action == DO_QUANTIZE) words_put(&e.command, "--force");
     snprintf(text, sizeof text, "%s exists already. Replace it?",
-             text_shorten(whole, NULL, 0, PATH_COLUMNS, shorter, sizeof shorter));
-    return question_ask(ui, e.command, path, text);
+             text_shorten(made, NULL, 0, PATH_COLUMNS, shorter, sizeof shorter));
+    return question_ask(ui, &e, text);
 }
 
 static struct effect baseline_run(struct ui *ui, const struct snapshot *s)
 {
     const struct baseline_list *known = &s->baselines;
-    char command[COMMAND_TEXT], text[400];
+    char text[400];
+    struct effect e = effect_start(DO_BASELINE, ui, s, REQUEST_RUN_COMMAND);
+    form_hide(&ui->form);
     for (int i = 0; i < known->count; i++) {
         if (strcmp(known->row[i].name, ui->form.field[0].text) != 0) continue;
-        equivalent_command(DO_BASELINE, ui, s, command, sizeof command);
-        form_hide(&ui->form);
         snprintf(text, sizeof text, "Baseline %s is %s. Replace it?", known->row[i].name,
                  known->row[i].about);
-        return question_ask(ui, command, NULL, text);
+        return question_ask(ui, &e, text);
     }
-    return form_run(ui, s, DO_BASELINE, NULL);
+    return e;
 }
 
 /* Recipes that the file's header rules out are refused before anything starts. */
@@ -370,22 +357,19 @@ static struct effect quantize_run(struct ui *ui, const struct snapshot *s)
     const char *why = recipe_refusal(&s->recipes, f->field[QUANTIZE_RECIPE].text);
     if (*why) return effect_error("%s: %s", f->field[QUANTIZE_RECIPE].text, why);
     char path[PATH_MAX];
-    if (!str_put(ui->made, sizeof ui->made, form_path(f->field[QUANTIZE_OUT].text, path, sizeof path)))
-        return effect_error("the path of the file to write has more than %d bytes: choose a shorter one",
-                            (int)sizeof ui->made - 1);
-    return form_run(ui, s, DO_QUANTIZE, f->field[QUANTIZE_OUT].text);
+    str_put(ui->made, sizeof ui->made, form_path(f->field[QUANTIZE_OUT].text, path, sizeof path));
+    return form_run(ui, s, DO_QUANTIZE);
 }
 
 bool action_run_form(struct ui *ui, const struct snapshot *s, struct effect *out)
 {
-    const struct form *f = &ui->form;
-    switch (f->kind) {
+    switch (ui->form.kind) {
     case FORM_QUANTIZE: *out = quantize_run(ui, s); return true;
-    case FORM_CALIBRATE: *out = form_run(ui, s, DO_CALIBRATE, f->field[1].text); return true;
-    case FORM_MODEL_TEXT: *out = form_run(ui, s, DO_MODEL_TEXT, NULL); return true;
-    case FORM_REPORT: *out = form_run(ui, s, DO_REPORT, f->field[0].text); return true;
     case FORM_BASELINE: *out = baseline_run(ui, s); return true;
-    case FORM_TUNE: *out = form_run(ui, s, DO_TUNE, NULL); return true;
+    case FORM_CALIBRATE:
+    case FORM_MODEL_TEXT:
+    case FORM_REPORT:
+    case FORM_TUNE: *out = form_run(ui, s, FORMS[ui->form.kind].action); return true;
     default: return false;
     }
 }

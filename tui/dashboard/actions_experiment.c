@@ -7,13 +7,6 @@
 
 /* ---------------------------------------------------------------- the form of an A/B */
 
-/* The workload of the `qdyno ab` command that checks an advice. */
-static void workload_of_check(const char *check, char *out, size_t size)
-{
-    const char *flag = strstr(check, " -w ");
-    if (flag) snprintf(out, size, "%.*s", (int)MIN(strcspn(flag + 4, " "), size - 1), flag + 4);
-}
-
 /* Arm A of the next A/B: that of the experiment on screen, else the command line's, else what is applied to
  * the model. */
 static const char *first_arm(const struct ui *ui, const struct snapshot *s)
@@ -29,17 +22,22 @@ static const char *second_arm(const struct ui *ui, const struct snapshot *s, con
     return ui->default_arm[1] ? ui->default_arm[1] : otherwise;
 }
 
+static const char *usual_workload(const struct ui *ui)
+{
+    return ui->default_workload ? ui->default_workload : CONFIRM_WORKLOAD;
+}
+
 /* advice NULL: the arms and the workload of the last A/B. */
 static void open_ab_form(struct ui *ui, const struct snapshot *s, const struct advice *advice)
 {
-    char workload[600] = "tg64";
-    const char *first = first_arm(ui, s), *second = second_arm(ui, s, proposed_line(s, first));
-    if (ui->default_workload) snprintf(workload, sizeof workload, "%s", ui->default_workload);
-    if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
+    char line[WORKLOAD_LINE];
+    const char *first = first_arm(ui, s), *second = second_arm(ui, s, proposed_line(s, first)),
+               *workload = usual_workload(ui);
+    if (s->experiment_known) workload = workload_line(&s->experiment.spec.workload, line, sizeof line);
     if (advice) {
         first = "default";
         second = advice->line;
-        workload_of_check(advice->check, workload, sizeof workload);
+        workload = advice->workload;
     }
     form_show(&ui->form, FORM_AB,
               (const char *const[FORM_FIELDS]){ *first ? first : "default", second, workload });
@@ -65,17 +63,16 @@ static void open_verify_form(struct ui *ui, const struct snapshot *s)
 struct effect action_verify(struct ui *ui, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(ui, s);
-    if (a && !strcmp(a->line, "default")) { /* an A/B of the default against itself says nothing */
-        return effect_command("%s", a->check);
-    }
+    if (a && !strcmp(a->line, "default")) return effect_start(DO_VERIFY, ui, s, REQUEST_RUN_COMMAND);
     open_verify_form(ui, s);
     return action_form_accept(ui, s);
 }
 
 struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k)
 {
-    char why[300], a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
-    if (action_refusal(DO_NEW_AB, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", k->key, why);
+    char a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
+    const char *why = action_refusal(DO_NEW_AB, ui, s);
+    if (*why) return effect_error("%s: %s", k->key, why);
     open_ab_form(ui, s, NULL);
     memcpy(a, ui->form.field[AB_A].text, sizeof a);
     memcpy(workload, ui->form.field[AB_WORKLOAD].text, sizeof workload);
@@ -101,40 +98,46 @@ struct effect action_change_setting(struct ui *ui, const struct snapshot *s, con
 
 struct effect action_set(struct ui *ui, const struct snapshot *s)
 {
-    char line[CONFIG_LINE], workload[600];
+    char line[CONFIG_LINE];
     struct err why = { 0 };
     struct form *f = &ui->form;
     if (knob_changed_line(s, f->field[0].text, line, sizeof line, &why))
         return effect_error("%s", why.message);
-    if (!strcmp(f->field[1].text, "compare")) {
-        snprintf(workload, sizeof workload, "%s", ui->default_workload ? ui->default_workload : "tg64");
+    if (form_compares(f)) {
         form_show(f, FORM_AB,
-                  (const char *const[FORM_FIELDS]){ s->applied[0] ? s->applied : "default", line, workload });
+                  (const char *const[FORM_FIELDS]){ s->applied[0] ? s->applied : "default", line,
+                                                    usual_workload(ui) });
         return effect_none();
     }
-    struct effect e = { .requests = REQUEST_RUN_COMMAND };
-    equivalent_command(DO_APPLY, ui, s, e.command, sizeof e.command);
+    const struct effect e = effect_start(DO_APPLY, ui, s, REQUEST_RUN_COMMAND);
     form_hide(f);
     return e;
 }
 
 /* ---------------------------------------------------------------- starting, stopping, pausing */
 
+/* Start what the specification says, once nothing else is measured. */
+static struct effect experiment_effect(struct ui *ui, const struct snapshot *s, enum action action,
+                                       const struct experiment_spec *spec)
+{
+    struct effect e = effect_start(action, ui, s, REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND);
+    struct experiment_spec *kept = arena_alloc(&ui->texts, sizeof *kept);
+    if (!kept) return effect_error("nothing was started: not enough memory");
+    *kept = *spec;
+    e.job.experiment = kept;
+    return e;
+}
+
 struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
 {
-    const struct form *f = &ui->form;
-    struct effect e = { .requests = REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND | REQUEST_LOG_COMMAND };
-    const char *quality = f->field[AB_QUALITY].text;
-    job_put_text(&e.job, START_A, f->field[AB_A].text);
-    job_put_text(&e.job, START_B, f->field[AB_B].text);
-    job_put_text(&e.job, START_MODEL, s->model_path);
-    job_put_text(&e.job, START_WORKLOAD, f->field[AB_WORKLOAD].text);
-    job_put_text(&e.job, START_MORE, f->field[AB_MORE].text);
-    job_put_text(&e.job, START_QUALITY, form_says_no(quality) ? "" : quality);
-    job_put_text(&e.job, START_MARGIN, f->field[AB_MARGIN].text);
-    job_put_text(&e.job, START_BUDGET, f->field[AB_BUDGET].text);
-    e.job.other_id = ui->when_busy;
-    equivalent_command(DO_NEW_AB, ui, s, e.command, sizeof e.command);
+    const char *quality = ui->form.field[AB_QUALITY].text;
+    struct experiment_spec spec;
+    struct err why = { 0 };
+    if (form_experiment(&spec, &ui->form, s->model_path, ui->when_busy, &why))
+        return effect_error("%s", why.message);
+    struct effect e = experiment_effect(ui, s, DO_NEW_AB, &spec);
+    if (!e.is_error) e.requests |= REQUEST_LOG_COMMAND;
+    e.job.text[0] = form_says_no(quality) ? "" : arena_strdup(&ui->texts, quality);
     return e;
 }
 
@@ -144,10 +147,11 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
 static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
-    char budget[32] = "5m", needed[FORECAST_BUDGET] = "";
+    char budget[FORM_USUAL], needed[FORECAST_BUDGET] = "";
     const int64_t id = ui_resumed_id(ui, s, &is_tune);
     const bool here = s->experiment_known && s->experiment.run_id == id;
     const double had = here ? s->experiment.spec.budget_s : 0;
+    form_usual(ASK_BUDGET, budget);
     if (had > 0)
         snprintf(budget, sizeof budget, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
     if (here && *experiment_resume_budget(needed, &s->experiment, s->experiment.blocks_needed))
@@ -159,11 +163,25 @@ static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
 
 struct effect action_resume_with(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = { .requests = REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND,
-                        .job = { .id = ui->form.about, .other_id = ui->when_busy } };
-    job_put_text(&e.job, START_BUDGET, ui->form.field[0].text);
-    equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
+    struct experiment_spec spec;
+    struct err why = { 0 };
+    if (form_experiment(&spec, &ui->form, s->model_path, ui->when_busy, &why))
+        return effect_error("%s", why.message);
+    const struct effect e = experiment_effect(ui, s, DO_RESUME, &spec);
     action_enter_view(ui, VIEW_LIVE);
+    return e;
+}
+
+struct effect action_resume_run(struct ui *ui, int64_t id)
+{
+    struct effect e = { .requests = REQUEST_START_EXPERIMENT, .command.arena = &ui->texts };
+    struct experiment_spec *spec = arena_alloc(&ui->texts, sizeof *spec);
+    if (!spec) return effect_error("nothing was started: not enough memory");
+    experiment_spec_usual(spec, ui->when_busy);
+    spec->resume_id = id;
+    WORDS_PUT(&e.command, "qdyno", "ab", "--resume");
+    words_printf(&e.command, "%lld", (long long)id);
+    e.job.experiment = spec;
     return e;
 }
 
@@ -171,9 +189,10 @@ struct effect action_resume(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
     if (ui_resumes_undecided(ui, s)) return resume_undecided(ui, s);
-    struct effect e = { .job = { .id = ui_resumed_id(ui, s, &is_tune), .other_id = ui->when_busy } };
-    equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
-    e.requests = is_tune ? REQUEST_RUN_COMMAND : REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND;
+    const int64_t id = ui_resumed_id(ui, s, &is_tune);
+    struct effect e = is_tune ? effect_start(DO_RESUME, ui, s, REQUEST_RUN_COMMAND)
+                              : action_resume_run(ui, id);
+    if (!is_tune) e.requests |= REQUEST_SHOW_COMMAND;
     action_enter_view(ui, is_tune ? VIEW_TUNE : VIEW_LIVE);
     return e;
 }
@@ -185,7 +204,7 @@ struct effect action_stop(struct ui *ui, const struct snapshot *s)
         action_enter_view(ui, VIEW_TUNE);
         return effect_request(REQUEST_CANCEL_COMMAND);
     }
-    if (s->command[0] && !writing && !snapshot_is_running(s)) return effect_request(REQUEST_CANCEL_COMMAND);
+    if (s->command.n && !writing && !snapshot_is_running(s)) return effect_request(REQUEST_CANCEL_COMMAND);
     struct effect e = effect_message(
         writing ? "stopping both arms" : "stopping the experiment; finished blocks are kept, r resumes");
     e.requests = writing ? REQUEST_STOP_WRITING : REQUEST_STOP_EXPERIMENT;
@@ -204,17 +223,15 @@ struct effect action_pause(struct ui *ui, const struct snapshot *s)
 
 struct effect action_advise(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = effect_job(QUEUE_PROCESSOR, job_advise, s->model_path);
-    e.requests = REQUEST_RESERVE_PROBE | REQUEST_SHOW_COMMAND;
-    equivalent_command(DO_ADVISE, ui, s, e.command, sizeof e.command);
+    struct effect e = effect_start(DO_ADVISE, ui, s, REQUEST_RESERVE_PROBE | REQUEST_SHOW_COMMAND);
+    e.job = (struct job){ .run = job_advise, .text = { s->model_path } };
+    e.queue = QUEUE_PROCESSOR;
     return e;
 }
 
 struct effect action_kernels(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = { .requests = REQUEST_RUN_COMMAND };
-    equivalent_command(DO_KERNELS, ui, s, e.command, sizeof e.command);
-    return e;
+    return effect_start(DO_KERNELS, ui, s, REQUEST_RUN_COMMAND);
 }
 
 /* Open the selected row: a setting, a run, its details, or the A/B that checks an advice. */
@@ -237,7 +254,7 @@ struct effect action_open(struct ui *ui, const struct snapshot *s)
     }
     const struct run_line *r = ui_run(ui, s);
     if (r && strcmp(r->kind, "ab") != 0) { /* only an A/B has a view; other runs are shown as text */
-        struct effect e = effect_command("qdyno show %lld", (long long)r->id);
+        struct effect e = effect_start(DO_OPEN, ui, s, REQUEST_RUN_COMMAND);
         e.opens_output = true;
         return e;
     }
@@ -267,8 +284,17 @@ struct effect action_write(struct ui *ui, const struct snapshot *s)
 
 struct effect action_start_writing(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = { .requests = REQUEST_START_WRITING };
-    for (int i = 0; i <= SIDEBYSIDE_ARMS; i++) job_put_text(&e.job, i, ui->form.field[i].text);
-    equivalent_command(DO_WRITE, ui, s, e.command, sizeof e.command);
+    enum { WRITE_TOKENS = 200 };
+    struct err why = { 0 };
+    struct effect e = effect_start(DO_WRITE, ui, s, REQUEST_START_WRITING);
+    struct sidebyside_spec *spec = arena_alloc(&ui->texts, sizeof *spec);
+    if (!spec || e.is_error) return effect_error("nothing was started: not enough memory");
+    *spec = (struct sidebyside_spec){ .model = arena_strdup(&ui->texts, s->model_path),
+                                      .prompt = arena_strdup(&ui->texts, ui->form.field[0].text),
+                                      .tokens = WRITE_TOKENS };
+    for (int i = 0; i < SIDEBYSIDE_ARMS; i++)
+        if (config_parse(&spec->config[i], ui->form.field[1 + i].text, &why))
+            return effect_error("%s", why.message);
+    e.writing = spec;
     return e;
 }

@@ -16,7 +16,7 @@ static struct effect model_read(struct ui *ui)
             "the path of a model can have %d bytes here and this one has %d: use a shorter path or a "
             "symbolic link",
             MODEL_PATH - 1, (int)strlen(path));
-    return effect_job(QUEUE_DATABASE, job_read_model, path);
+    return effect_job(QUEUE_DATABASE, job_read_model, arena_strdup(&ui->texts, path));
 }
 
 /* The field whose text the command would refuse, and why; -1: none is known. A check that has not ended yet
@@ -85,8 +85,8 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     switch (f->kind) {
     case FORM_AB: e = action_start_ab(ui, s); break;
     case FORM_RESUME: e = action_resume_with(ui, s); break;
-    case FORM_PUSH: e = action_push_to(ui, s, f->field[0].text); break;
-    case FORM_COMMAND: e = action_run_typed(ui, f->field[0].text); break;
+    case FORM_PUSH: e = action_push_typed(ui, s); break;
+    case FORM_COMMAND: e = action_run_typed(ui); break;
     case FORM_MODEL: e = model_read(ui); break;
     case FORM_WRITE: e = action_start_writing(ui, s); break;
     case FORM_FILTER: e = action_accept_filter(ui); break;
@@ -102,8 +102,9 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
 static struct effect palette_command_open(struct ui *ui, const struct snapshot *s,
                                           const struct palette_command *c)
 {
-    char why[300], line[128];
-    if (action_refusal(DO_COMMAND, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", c->name, why);
+    char line[128];
+    const char *why = action_refusal(DO_COMMAND, ui, s);
+    if (*why) return effect_error("%s: %s", c->name, why);
     snprintf(line, sizeof line, "%s ", c->name);
     form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ line });
     return effect_none();

@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* A change of settings, of the rate, or both. by: requests come more (1) or less (-1) often, 0: as now. */
-static struct effect load_change(const struct snapshot *s, const char *settings, int by, const char *what)
+static struct effect load_change(struct ui *ui, const struct snapshot *s, const char *settings, int by,
+                                 const char *what)
 {
     struct effect e = effect_message(
         "%s%s", what, s->load_source == LOAD_OF_EXPERIMENT ? "; this block is measured again" : "");
@@ -15,12 +16,12 @@ static struct effect load_change(const struct snapshot *s, const char *settings,
         e.requests = REQUEST_CHANGE_LOAD;
     }
     e.job.other_id = by;
-    job_put_text(&e.job, 0, settings);
+    e.job.text[0] = arena_strdup(&ui->texts, settings);
     return e;
 }
 
 /* A server computes one request more or less at a time, because its clients decide how often they come. */
-static struct effect server_parallel(const struct snapshot *s, int by)
+static struct effect server_parallel(struct ui *ui, const struct snapshot *s, int by)
 {
     struct config c;
     struct err why = { 0 };
@@ -32,25 +33,24 @@ static struct effect server_parallel(const struct snapshot *s, int by)
                             s->server.max_sequences);
     snprintf(line, sizeof line, "%s=%d", KNOBS[KNOB_MAX_SEQUENCES].key, wanted);
     snprintf(text, sizeof text, "at most %d request%s at a time", wanted, str_plural(wanted));
-    return load_change(s, line, 0, text);
+    return load_change(ui, s, line, 0, text);
 }
 
-struct effect action_load_rate(const struct snapshot *s, int by)
+struct effect action_load_rate(struct ui *ui, const struct snapshot *s, int by)
 {
-    if (s->load_source == LOAD_OF_SERVER) return server_parallel(s, by);
+    if (s->load_source == LOAD_OF_SERVER) return server_parallel(ui, s, by);
     if (s->experiment.live.clients)
-        return load_change(s, "", by, by > 0 ? "one client more" : "one client less");
-    return load_change(s, "", by,
+        return load_change(ui, s, "", by, by > 0 ? "one client more" : "one client less");
+    return load_change(ui, s, "", by,
                        by > 0 ? "requests come a quarter more often" : "requests come a fifth less often");
 }
 
 struct effect action_schedule(struct ui *ui, const struct snapshot *s)
 {
     char line[64];
-    (void)ui;
     snprintf(line, sizeof line, "%s=%s", KNOBS[KNOB_SCHEDULE].key,
              schedule_after(snapshot_live(s)->settings));
-    return load_change(s, line, 0, line);
+    return load_change(ui, s, line, 0, line);
 }
 
 struct effect action_load_setting(struct ui *ui, const struct snapshot *s)
@@ -69,5 +69,5 @@ struct effect action_change_load(struct ui *ui, const struct snapshot *s)
     if (!rc) rc = serving_keys_check(&c, &why);
     if (rc) return effect_error("%s", why.message);
     form_hide(&ui->form);
-    return snapshot_live(s) ? load_change(s, line, 0, line) : effect_error("the load has ended");
+    return snapshot_live(s) ? load_change(ui, s, line, 0, line) : effect_error("the load has ended");
 }

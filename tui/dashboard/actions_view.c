@@ -76,44 +76,12 @@ struct effect action_details(struct ui *ui, const struct snapshot *s)
 
 /* ---------------------------------------------------------------- rows */
 
-enum { PAGE_ROWS = 10, ALL_ROWS = 1000000 };
-
-static struct effect row_move(struct ui *ui, const struct snapshot *s, int rows)
+struct effect action_move(struct ui *ui, const struct snapshot *s, int rows)
 {
     ui_clamp(ui, s);
     ui->selected[ui->view] = MAX(ui->selected[ui->view] + rows, 0);
     ui_clamp(ui, s);
     return effect_none();
-}
-
-struct effect action_up(struct ui *ui, const struct snapshot *s)
-{
-    return row_move(ui, s, -1);
-}
-
-struct effect action_down(struct ui *ui, const struct snapshot *s)
-{
-    return row_move(ui, s, 1);
-}
-
-struct effect action_page_up(struct ui *ui, const struct snapshot *s)
-{
-    return row_move(ui, s, -PAGE_ROWS);
-}
-
-struct effect action_page_down(struct ui *ui, const struct snapshot *s)
-{
-    return row_move(ui, s, PAGE_ROWS);
-}
-
-struct effect action_first(struct ui *ui, const struct snapshot *s)
-{
-    return row_move(ui, s, -ALL_ROWS);
-}
-
-struct effect action_last(struct ui *ui, const struct snapshot *s)
-{
-    return row_move(ui, s, ALL_ROWS);
 }
 
 /* One step back: zoom, then focus, then the filter, then the view. */
@@ -231,37 +199,9 @@ struct effect action_mouse(struct ui *ui, const struct snapshot *s)
     return e;
 }
 
-struct effect action_theme(struct ui *ui, const struct snapshot *s)
-{
-    (void)ui;
-    (void)s;
-    return effect_request(REQUEST_NEXT_THEME);
-}
-
-struct effect action_save(struct ui *ui, const struct snapshot *s)
-{
-    (void)ui;
-    (void)s;
-    return effect_request(REQUEST_SAVE_PREFERENCES);
-}
-
-struct effect action_redraw(struct ui *ui, const struct snapshot *s)
-{
-    (void)ui;
-    (void)s;
-    return effect_request(REQUEST_REDRAW);
-}
-
-struct effect action_suspend(struct ui *ui, const struct snapshot *s)
-{
-    (void)ui;
-    (void)s;
-    return effect_request(REQUEST_SUSPEND);
-}
-
 struct effect action_quit(struct ui *ui, const struct snapshot *s)
 {
-    if (!snapshot_is_running(s) && !s->command[0] && !s->queued) return effect_request(REQUEST_QUIT);
+    if (!snapshot_is_running(s) && !s->command.n && !s->queued) return effect_request(REQUEST_QUIT);
     ui->confirm_quit = true;
     return effect_none();
 }

@@ -83,44 +83,48 @@ void dashboard_suspend_pending(struct dashboard *d)
 
 /* ---------------------------------------------------------------- side by side */
 
-static void writing_start(struct dashboard *d, const struct job *j)
+static void writing_start(struct dashboard *d, const struct sidebyside_spec *wanted)
 {
-    enum { WRITE_TOKENS = 200 };
     struct err why = { 0 };
-    struct sidebyside_spec spec = {
-        .model = d->s->model_path, .prompt = j->text[0], .tokens = WRITE_TOKENS, .log = &d->background->log
-    };
-    enum err_code rc = ERR_OK;
-    for (int i = 0; i < SIDEBYSIDE_ARMS && !rc; i++) {
-        const char *line = j->text[1 + i];
-        rc = config_parse(&spec.config[i], line, &why);
-    }
+    struct sidebyside_spec spec = *wanted;
+    spec.log = &d->background->log;
     sidebyside_close(d->write); /* it has finished: the action is refused otherwise */
     d->write = NULL;
-    if (!rc) rc = sidebyside_start(&d->write, &spec, &why);
-    if (rc) dashboard_message(d, true, "%s", why.message);
+    if (sidebyside_start(&d->write, &spec, &why)) dashboard_message(d, true, "%s", why.message);
 }
 
 /* ---------------------------------------------------------------- commands */
 
-static void command_log(struct dashboard *d, const char *command)
+struct command_text {
+    char text[512];
+};
+
+/* The command for the status line and the log: cut like every line of theirs. */
+static struct command_text command_line(const struct dashboard *d, const struct words *command)
 {
-    char text[COMMAND_TEXT];
-    background_log(d->background, LOG_INFO, "$ %s", command_for_shell(&d->ui, command, text, sizeof text));
+    struct command_text line;
+    struct str text = { 0 };
+    command_print(&text, &d->ui, command);
+    text_cut(line.text, sizeof line.text, str_text(&text));
+    str_free(&text);
+    return line;
+}
+
+static void command_log(struct dashboard *d, const struct words *command)
+{
+    background_log(d->background, LOG_INFO, "$ %s", command_line(d, command).text);
 }
 
 static void command_run(struct dashboard *d, const struct effect *e)
 {
-    struct job j = { .run = job_run_command, .id = e->opens_output };
-    const char *line = e->command + strlen("qdyno ");
-    job_put_text(&j, 0, line);
-    job_put_text(&j, 1, e->makes);
+    const struct job j = { .run = job_run_command, .id = e->opens_output, .command = e->command };
     if (!background_claim_command(d->background, d->queue[QUEUE_COMMAND], &j)) {
         dashboard_busy(d);
         return;
     }
-    text_cut(d->s->command, sizeof d->s->command, line); /* until the next frame reads it */
-    command_log(d, e->command); /* not in the status line, where it would cover the progress of the command */
+    d->s->command = e->command; /* until the next frame reads it */
+    command_log(d,
+                &e->command); /* not in the status line, where it would cover the progress of the command */
     d->ui.message[0] = '\0';
 }
 
@@ -134,13 +138,16 @@ static void command_cancel(struct dashboard *d)
                                   : "the command has not started yet: press s again");
 }
 
-static void command_copy(struct dashboard *d, const char *command)
+static void command_copy(struct dashboard *d, const struct words *command)
 {
+    struct str text = { 0 };
+    command_print(&text, &d->ui, command);
     command_log(d, command);
-    const bool sent = d->screen && screen_copy(d->screen, command);
+    const bool sent = d->screen && screen_copy(d->screen, str_text(&text));
     dashboard_message(
         d, false, sent ? "sent to the terminal's clipboard, and in the log (9): %s" : "in the log (9): %s",
-        command);
+        str_text(&text));
+    str_free(&text);
 }
 
 /* ---------------------------------------------------------------- theme and preferences */
@@ -201,38 +208,27 @@ static void measuring_requests(struct dashboard *d, unsigned r, const struct job
                                j->other_id > 0   ? MORE
                                : j->other_id < 0 ? LESS
                                                  : 1,
-                               j->text[0]);
+                               j->text[0] ? j->text[0] : "");
     if (r & REQUEST_RESERVE_PROBE) background_reserve_probe(d->background);
     if ((r & REQUEST_STOP_WRITING) && d->write) sidebyside_stop(d->write);
-}
-
-/* Whether all texts of the effect are whole. Without this, a part of a command or of a path would run. */
-static bool effect_is_whole(const struct effect *e)
-{
-    return !e->job.too_long && (!(e->requests & REQUEST_RUN_COMMAND) || str_starts(e->command, "qdyno "));
 }
 
 void effect_apply(struct dashboard *d, const struct effect *e)
 {
     const unsigned r = e->requests;
-    char shell[COMMAND_TEXT];
-    if (!effect_is_whole(e)) {
-        dashboard_message(d, true, "%s", effect_too_long().message);
-        return;
-    }
     background_filter_history(d->background, d->ui.filter);
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
     if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING))
-        dashboard_message(d, false, "$ %s", command_for_shell(&d->ui, e->command, shell, sizeof shell));
-    if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, e->command);
+        dashboard_message(d, false, "$ %s", command_line(d, &e->command).text);
+    if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, &e->command);
     screen_requests(d, r);
     measuring_requests(d, r, &e->job);
-    if (r & REQUEST_START_WRITING) writing_start(d, &e->job);
+    if (r & REQUEST_START_WRITING) writing_start(d, e->writing);
     if (r & REQUEST_CANCEL_COMMAND) command_cancel(d);
     queue_requests(d, e);
-    if (r & REQUEST_COPY_COMMAND) command_copy(d, e->command);
+    if (r & REQUEST_COPY_COMMAND) command_copy(d, &e->command);
     if (r & REQUEST_RUN_COMMAND) command_run(d, e);
     if (e->job.run) dashboard_put(d, e->queue, &e->job);
 }

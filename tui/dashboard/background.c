@@ -14,6 +14,17 @@ static void background_log_sink(void *ctx, enum log_level level, const char *lin
     background_log(ctx, level, "%s", line);
 }
 
+void background_lock(struct background *b)
+{
+    pthread_mutex_lock(&b->lock);
+}
+
+void background_unlock(struct background *b)
+{
+    b->version++;
+    pthread_mutex_unlock(&b->lock);
+}
+
 enum err_code background_open(struct background **out, const char *db_path, struct err *why)
 {
     *out = NULL;
@@ -26,9 +37,7 @@ enum err_code background_open(struct background **out, const char *db_path, stru
     s->run_count = -1;
     s->spool_count = -1;
     s->quality.count = s->load.lines = -1;
-    s->own_cost_ratio = NAN;
     s->machine.memory_bytes = -1;
-    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) s->sensor[i] = NAN;
     for (int i = 0; i < EXPERIMENT_ARMS; i++) s->decode_limit[i] = s->prefill_limit[i] = NAN;
     *out = b;
     return ERR_OK;
@@ -55,6 +64,7 @@ static void log_append(struct background *b, enum log_level level, const char *t
     struct log_line *l = &s->log[s->log_count - 1];
     l->unix_ms = clock_unix_ms();
     l->level = level;
+    l->disturbed = false;
     text_cut(l->text, sizeof l->text, text);
 }
 
@@ -65,9 +75,18 @@ void background_log(struct background *b, enum log_level level, const char *fmt,
     va_start(args, fmt);
     text_cutv(text, sizeof text, fmt, args);
     va_end(args);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     log_append(b, level, text);
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
+}
+
+void background_log_event(void *background, const char *kind, const char *text)
+{
+    struct background *b = background;
+    background_lock(b);
+    log_append(b, LOG_INFO, text);
+    b->known.log[b->known.log_count - 1].disturbed = !strcmp(kind, EVENT_DISCARD);
+    background_unlock(b);
 }
 
 void background_announce(struct background *b, bool is_error, const char *fmt, ...)
@@ -77,20 +96,46 @@ void background_announce(struct background *b, bool is_error, const char *fmt, .
     va_start(args, fmt);
     text_cutv(text, sizeof text, fmt, args);
     va_end(args);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     log_append(b, is_error ? LOG_ERROR : LOG_INFO, text);
     text_cut(b->message, sizeof b->message, text);
     b->message_is_error = is_error;
+    background_unlock(b);
+}
+
+struct known_machine background_machine(struct background *b)
+{
+    const struct snapshot *s = &b->known;
+    pthread_mutex_lock(&b->lock);
+    const struct known_machine k = { s->machine, s->ceilings, s->machine_known, s->ceilings_known };
+    pthread_mutex_unlock(&b->lock);
+    return k;
+}
+
+void background_model(struct background *b, char path[MODEL_PATH])
+{
+    pthread_mutex_lock(&b->lock);
+    memcpy(path, b->known.model_path, MODEL_PATH);
     pthread_mutex_unlock(&b->lock);
 }
 
 /* ---------------------------------------------------------------- for the drawing thread */
 
+bool background_refresh(struct background *b, struct snapshot *s, int64_t *seen, bool changed)
+{
+    enum { FROM = offsetof(struct snapshot, machine_known) };
+    pthread_mutex_lock(&b->lock);
+    const bool copies = changed || *seen != b->version;
+    if (copies) memcpy((char *)s + FROM, (const char *)&b->known + FROM, sizeof *s - FROM);
+    *seen = b->version;
+    pthread_mutex_unlock(&b->lock);
+    return copies;
+}
+
 void background_copy(struct background *b, struct snapshot *s)
 {
-    pthread_mutex_lock(&b->lock);
-    *s = b->known;
-    pthread_mutex_unlock(&b->lock);
+    int64_t seen = 0;
+    background_refresh(b, s, &seen, true);
 }
 
 bool background_take_message(struct background *b, char *text, size_t size, bool *is_error)
@@ -138,45 +183,40 @@ struct sampler_thread *background_sampler(struct background *b, bool *tried)
 
 void background_set_starting(struct background *b)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.experiment_starting = true;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 void background_reserve_probe(struct background *b)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     snprintf(b->known.advice_state, sizeof b->known.advice_state, "about to start");
-    pthread_mutex_unlock(&b->lock);
-}
-
-bool command_is_tune(const char *line)
-{
-    return !strcmp(line, "tune") || str_starts(line, "tune ");
+    background_unlock(b);
 }
 
 bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool queued = jobs_put(queue, j);
     if (queued) {
-        text_cut(b->known.command, sizeof b->known.command, j->text[0]);
+        b->known.command = j->command;
         b->known.command_started_ms = clock_unix_ms();
-        if (command_is_tune(j->text[0])) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
+        if (words_run(&j->command, "tune")) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return queued;
 }
 
 bool background_cancel_command(struct background *b)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const int pid = b->command_pid;
     if (pid) {
         kill(-pid, SIGINT); /* the process group: the command's workers, too */
         b->known.task_cancelled = true;
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return pid != 0;
 }
 
@@ -204,9 +244,9 @@ void background_filter_history(struct background *b, const char *filter)
 
 void background_publish_page(struct background *b, const struct text_page *p)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const int64_t number = b->known.page.number + 1;
     b->known.page = *p;
     b->known.page.number = number;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }

@@ -2,7 +2,7 @@
  * the dashboard.
  *
  * Jobs (job_*, below) run on the threads of jobs.h. They publish what they found into `known`; the drawing
- * thread copies it once per frame. One lock protects everything, and it is only held for copies. */
+ * thread copies that when it has changed. One lock protects everything, and it is only held for copies. */
 #ifndef QDYNO_TUI_BACKGROUND_H
 #define QDYNO_TUI_BACKGROUND_H
 
@@ -18,8 +18,8 @@ struct background {
     struct log log;                      /* constant; its lines go to background_log() */
     pthread_mutex_t lock;
     /* under the lock */
-    struct snapshot
-        known; /* the part of the snapshot that jobs write: everything but experiment and sensors */
+    struct snapshot known;           /* the part of the snapshot that jobs write */
+    int64_t version;                 /* of `known`: background_unlock() counts it up */
     struct sampler_thread *sampler;  /* NULL until it runs */
     bool sampler_tried;              /* it runs or failed to start: experiments may begin */
     struct experiment_state *loaded; /* a run read from the database, for background_take_loaded(); owned */
@@ -35,6 +35,10 @@ struct background {
     char hashed_path[512], hashed[HASH_HEX]; /* the model file hashed last, and its hash */
 };
 
+/* For jobs: what was written between the two is published. */
+void background_lock(struct background *b);
+void background_unlock(struct background *b);
+
 /* The caller owns *out. Errors: ERR_NOMEM. */
 enum err_code background_open(struct background **out, const char *db_path, struct err *why);
 void background_close(struct background *b); /* stops the sampler; accepts NULL */
@@ -42,14 +46,27 @@ void background_close(struct background *b); /* stops the sampler; accepts NULL 
 /* Append a line to the log pane. Any thread. */
 void background_log(struct background *b, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Append an event of an experiment (experiment_deps.on_event). Any thread. */
+void background_log_event(void *background, const char *kind, const char *text);
 /* Append a line to the log and show it in the status line. Any thread. */
 void background_announce(struct background *b, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What is known about the machine; the path of the model on screen. Copies. */
+struct known_machine {
+    struct machine machine;
+    struct machine_ceilings ceilings;
+    bool machine_known, ceilings_known;
+};
+struct known_machine background_machine(struct background *b);
+void background_model(struct background *b, char path[MODEL_PATH]);
+
 /* ---------------------------------------------------------------- for the drawing thread */
 
-/* Copy what is known into *s; the caller adds experiment, sensors and series. */
+/* Copy what jobs know into *s, and leave the rest of it. background_refresh(): only if it has changed since
+ * the version in *seen, or the caller has changed its copy. Returns whether it was copied. */
 void background_copy(struct background *b, struct snapshot *s);
+bool background_refresh(struct background *b, struct snapshot *s, int64_t *seen, bool changed);
 
 /* Each returns what a job left for the drawing thread, once. background_take_started(): owned by the caller,
  * NULL for none; the others: false for none. */
@@ -65,8 +82,6 @@ struct sampler_thread *background_sampler(struct background *b, bool *tried);
  * is full. */
 void background_set_starting(struct background *b);
 void background_reserve_probe(struct background *b);
-/* Whether a command line, without "qdyno", is a search: it is watched as snapshot.tune. */
-bool command_is_tune(const char *line);
 bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j);
 
 /* Send SIGINT to the running command. False: none runs. */
@@ -83,48 +98,34 @@ void background_want_check(struct background *b, uint64_t hash);
  * reading with another one. */
 void background_filter_history(struct background *b, const char *filter);
 
-/* ---------------------------------------------------------------- jobs, and the arguments in text[], id,
- * other_id */
+/* ---------------------------------------------------------------- jobs, and their arguments: text[0] and
+ * others */
 
 void job_detect_machine(struct background *b, const struct job *j); /* identity, stored limits, sampler */
 void job_read_model(struct background *b, const struct job *j);     /* 0 path */
 void job_advise(struct background *b,
                 const struct job *j); /* 0 model; measures the machine first if needed */
 void job_find_busiest(struct background *b, const struct job *j);   /* publishes busy.by */
-void job_predict_limits(struct background *b, const struct job *j); /* 0, 1 config lines; 2 model */
+void job_predict_limits(struct background *b, const struct job *j); /* experiment: its first two arms */
 void job_read_history(struct background *b, const struct job *j);
 void job_read_runs(struct background *b, const struct job *j);   /* the list of runs alone */
 void job_delete_run(struct background *b, const struct job *j);  /* id */
 void job_restore_run(struct background *b, const struct job *j); /* id */
 void job_purge_runs(struct background *b, const struct job *j);  /* rows of runs deleted long ago */
 void job_load_run(struct background *b, const struct job *j);    /* id */
-/* id of a run to resume, with a new BUDGET or ""; else texts: MORE and QUALITY may be ""; other_id: enum
- * busy_mode */
-enum start_text {
-    START_A,
-    START_B,
-    START_MODEL,
-    START_WORKLOAD,
-    START_MORE,
-    START_QUALITY,
-    START_MARGIN,
-    START_BUDGET
-};
+/* experiment; 0 the text for its quality: "" none, "yes" the model's, else a path */
 void job_start_experiment(struct background *b, const struct job *j);
-void job_compare_runs(struct background *b, const struct job *j); /* id, other_id: the first and second run */
-void job_push(struct background *b, const struct job *j);         /* id; 0 address */
+void job_push(struct background *b, const struct job *j); /* id; 0 address */
 void job_flush_spool(struct background *b, const struct job *j);
 void job_read_server(struct background *b, const struct job *j);
 void job_change_server(struct background *b, const struct job *j); /* 0 config line of what changes */
-/* 0 command line without "qdyno"; 1 the file it writes, "" none; id 1: open its output when it ends */
+/* command; id 1: open its output when it ends */
 void job_run_command(struct background *b, const struct job *j);
+/* command: one that only reads, beside what else runs; 0 title of the page that its output becomes */
+void job_read_command(struct background *b, const struct job *j);
 void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
-/* 0 to FORM_FIELDS - 1: the fields; FORM_CHECK_MODEL: the model; id: form_hash(), which
- * background_want_check() was given; other_id: enum form_kind */
-enum { FORM_CHECK_RUN = 1, FORM_CHECK_MODEL = FORM_FIELDS }; /* RUN: of FORM_RESUME, which has one field */
-void job_check_form(struct background *b, const struct job *j);
-void job_estimate_lines(struct background *b,
-                        const struct job *j); /* 0 config line, id cursor; 1 model; 2 workload */
+void job_check_form(struct background *b, const struct job *j);  /* form; 0 model; id: its form_hash() */
+void job_estimate_lines(struct background *b, const struct job *j); /* form: of an A/B; 0 model */
 
 /* ---------------------------------------------------------------- parts of jobs */
 

@@ -16,10 +16,10 @@ void job_find_busiest(struct background *b, const struct job *j)
     (void)j;
     char by[BUSY_BY];
     machine_busiest(by, sizeof by, "", &(struct own_processes){ 1, { getpid() } }, BUSIEST_WINDOW_MS);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     memcpy(b->known.busy.by, by, sizeof by);
     b->known.busy.by_ms = clock_unix_ms();
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* Looking at all processes costs time, so it is done only on a busy machine, and never while a cell is timed.

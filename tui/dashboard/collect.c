@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cut/cut.h"
 #include "tui/dashboard/actions.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/queue.h"
@@ -26,18 +27,13 @@ static void collect_sensors(struct dashboard *d)
         const bool timing = snapshot_is_timing(s);
         const char *phase = s->experiment.cell_phase;
         d->series_ns = now_ns + SNAPSHOT_STEP_MS * INT64_C(1000000);
-        series_push(&d->cpu, s->sensor[METRIC_CPU_BUSY]);
-        series_push(&d->memory,
+        series_push(&s->cpu, s->sensor[METRIC_CPU_BUSY]);
+        series_push(&s->memory,
                     s->machine_known ? s->sensor[METRIC_MEM_USED] / (double)s->machine.memory_bytes : NAN);
-        series_push(&d->gpu, s->sensor[METRIC_GPU_BUSY]);
-        series_push(&d->decode, timing && !strcmp(phase, "decode") ? s->experiment.live_tok_s : NAN);
-        series_push(&d->prefill, timing && !strcmp(phase, "prefill") ? s->experiment.live_tok_s : NAN);
+        series_push(&s->gpu, s->sensor[METRIC_GPU_BUSY]);
+        series_push(&s->decode, timing && !strcmp(phase, "decode") ? s->experiment.live_tok_s : NAN);
+        series_push(&s->prefill, timing && !strcmp(phase, "prefill") ? s->experiment.live_tok_s : NAN);
     }
-    s->cpu = d->cpu;
-    s->memory = d->memory;
-    s->gpu = d->gpu;
-    s->decode = d->decode;
-    s->prefill = d->prefill;
 }
 
 /* The dashboard shows what it costs itself: CPU time of this thread plus that of the sampler. */
@@ -72,8 +68,10 @@ static void collect_events(struct snapshot *s)
     if (!s->experiment_known || s->experiment_live || s->experiment.events == 0) return;
     memcpy(all, s->log, sizeof s->log[0] * (size_t)n);
     for (int i = 0; i < MIN(s->experiment.events, (int)EXPERIMENT_EVENTS); i++, n++) {
-        all[n] = (struct log_line){ .unix_ms = s->experiment.event[i].unix_ms, .level = LOG_INFO };
-        memcpy(all[n].text, s->experiment.event[i].text, sizeof all[n].text);
+        all[n] = (struct log_line){ .unix_ms = s->experiment.event[i].unix_ms,
+                                    .level = LOG_INFO,
+                                    .disturbed = !strcmp(s->experiment.event[i].kind, EVENT_DISCARD) };
+        text_cut(all[n].text, sizeof all[n].text, s->experiment.event[i].text);
     }
     qsort(all, (size_t)n, sizeof all[0], log_line_by_time);
     s->log_count = MIN(n, (int)SNAPSHOT_LOG);
@@ -89,9 +87,9 @@ static void forget_other_model(struct dashboard *d)
     if (!changed || dashboard_is_running(d)) return;
     experiment_close(d->experiment);
     d->experiment = NULL;
-    d->last_known = d->was_running = false;
-    memset(&d->decode, 0, sizeof d->decode);
-    memset(&d->prefill, 0, sizeof d->prefill);
+    d->s->experiment_known = d->was_running = false;
+    memset(&d->s->experiment, 0, sizeof d->s->experiment);
+    d->s->decode.n = d->s->prefill.n = 0;
 }
 
 static void collect_experiment(struct dashboard *d)
@@ -102,21 +100,17 @@ static void collect_experiment(struct dashboard *d)
         experiment_close(d->experiment); /* it has finished: a second start is refused otherwise */
         d->experiment = started;
         d->was_running = true;
-        memset(&d->decode, 0, sizeof d->decode);
-        memset(&d->prefill, 0, sizeof d->prefill);
+        d->s->decode.n = d->s->prefill.n = 0;
     }
-    bool loaded = background_take_loaded(d->background, d->last);
+    const bool loaded = background_take_loaded(d->background, &d->s->experiment);
     if (d->experiment && (dashboard_is_running(d) || d->was_running || started)) {
-        experiment_state(d->experiment, d->last);
-        loaded = false;
-        d->last_known = true;
+        experiment_state(d->experiment, &d->s->experiment);
+        d->s->experiment_known = true;
     } else if (loaded) {
-        d->last_known = true;
+        d->s->experiment_known = true;
         experiment_close(d->experiment);
         d->experiment = NULL;
     }
-    d->s->experiment_known = d->last_known;
-    if (d->last_known) d->s->experiment = *d->last;
     d->s->experiment_live = d->experiment != NULL;
 }
 
@@ -129,9 +123,7 @@ static void request_limits(struct dashboard *d)
     snprintf(want, sizeof want, "%lld %lld", (long long)s->experiment.run_id,
              (long long)s->ceilings.measured_unix_ms);
     if (!strcmp(want, d->limits_for)) return;
-    struct job j = { .run = job_predict_limits };
-    for (int i = 0; i < JOB_ARMS; i++) job_put_text(&j, i, s->experiment.arm[i].line);
-    job_put_text(&j, JOB_ARMS, s->experiment.spec.model);
+    const struct job j = { .run = job_predict_limits, .experiment = &s->experiment.spec };
     if (jobs_put(d->queue[QUEUE_PROCESSOR], &j)) memcpy(d->limits_for, want, sizeof want);
 }
 
@@ -143,7 +135,7 @@ static void follow_running(struct dashboard *d)
     static const int64_t AGAIN_NS = INT64_C(3000000000);
     const struct snapshot *s = d->s;
     const int64_t id = dashboard_is_running(d) ? s->experiment.run_id : s->tune.running ? s->tune.run_id : 0;
-    bool others = s->command[0] != '\0';
+    bool others = s->command.n > 0;
     for (int i = 0; i < s->run_count; i++)
         others |= !strcmp(s->run[i].state, "running") && s->run[i].id != id;
     const bool again = d->ui.view == VIEW_HISTORY && others && clock_ns() >= d->runs_ns;
@@ -187,7 +179,7 @@ static void collect_load_source(struct dashboard *d)
 static void collect_traffic(struct dashboard *d)
 {
     const struct live *l = snapshot_live(d->s);
-    struct load_traffic *t = &d->traffic;
+    struct load_traffic *t = &d->s->traffic;
     if (!l) {
         d->traffic_of = LOAD_OF_NONE;
         return;
@@ -207,7 +199,6 @@ static void collect_traffic(struct dashboard *d)
         d->traffic_arrived = l->arrived;
         d->traffic_tokens = l->tokens;
     }
-    d->s->traffic = *t;
 }
 
 /* ---------------------------------------------------------------- what forms need */
@@ -216,14 +207,13 @@ static void collect_traffic(struct dashboard *d)
 static void request_folder(struct dashboard *d)
 {
     struct form_lookups *l = &d->lookups;
-    struct job j = { .run = job_list_folder };
-    char path[sizeof j.text[0]];
+    char path[sizeof l->folder];
+    struct job j = { .run = job_list_folder, .text = { path } };
     if (!suggestions_folder(&d->ui.form, path, sizeof path)) {
         l->folder_known = false;
         return;
     }
     if (l->folder_known && !strcmp(path, l->folder)) return;
-    job_put_text(&j, 0, path);
     j.id = background_want_folder(d->background);
     if (!jobs_put(d->queue[QUEUE_DATABASE], &j)) return; /* the next frame tries again */
     snprintf(l->folder, sizeof l->folder, "%s", path);
@@ -237,14 +227,11 @@ static void request_estimates(struct dashboard *d)
     const struct form *f = &d->ui.form;
     const enum form_ask ask = form_asks(f);
     const struct form_field *field = &f->field[f->focus];
-    struct job j = { .run = job_estimate_lines, .id = field->cursor };
+    const struct job j = { .run = job_estimate_lines, .text = { d->s->model_path }, .form = f };
     char want[sizeof l->estimated];
     if (f->kind != FORM_AB || (ask != ASK_CONFIG && ask != ASK_MORE) || !d->s->model_path[0]) return;
     snprintf(want, sizeof want, "%d %s %s", field->cursor, d->s->model_path, field->text);
     if (!strcmp(want, l->estimated)) return;
-    job_put_text(&j, 0, field->text);
-    job_put_text(&j, 1, d->s->model_path);
-    job_put_text(&j, 2, f->field[AB_WORKLOAD].text);
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) memcpy(l->estimated, want, sizeof want);
 }
 
@@ -253,13 +240,11 @@ static void request_check(struct dashboard *d)
 {
     const struct form *f = &d->ui.form;
     const uint64_t want = form_hash(f, d->s->model_path);
-    struct job j = { .run = job_check_form, .id = (int64_t)want, .other_id = f->kind };
+    const struct job j = {
+        .run = job_check_form, .text = { d->s->model_path }, .form = f, .id = (int64_t)want
+    };
     if (d->lookups.checked == want || d->s->checked.of == want) return;
     background_want_check(d->background, want); /* a check of earlier texts that runs now ends early */
-    for (int i = 0; i < FORMS[f->kind].fields; i++) job_put_text(&j, i, f->field[i].text);
-    job_put_text(&j, FORM_CHECK_MODEL, d->s->model_path);
-    if (f->kind == FORM_RESUME)
-        snprintf(j.text[FORM_CHECK_RUN], sizeof j.text[0], "%lld", (long long)f->about);
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) d->lookups.checked = want;
 }
 
@@ -306,8 +291,7 @@ static void flush_spool(struct dashboard *d)
     if (d->s->spool_count <= 0 || clock_ns() < d->flush_ns) return;
     if (dashboard_is_running(d) || d->options->read_only) return;
     d->flush_ns = clock_ns() + FLUSH_NS;
-    struct job flush = { .run = job_flush_spool };
-    job_put_text(&flush, 0, d->ui.push_url);
+    const struct job flush = { .run = job_flush_spool, .text = { d->ui.push_url } };
     jobs_put(d->queue[QUEUE_NETWORK], &flush);
 }
 
@@ -316,7 +300,7 @@ void dashboard_collect(struct dashboard *d)
     struct snapshot *s = d->s;
     char text[256];
     bool is_error;
-    background_copy(d->background, s);
+    const bool copied = background_refresh(d->background, s, &d->known_version, d->known_changed);
     const int64_t now_ms = clock_unix_ms();
     if (now_ms < s->unix_ms) d->ui.message_until_ms -= s->unix_ms - now_ms; /* the clock was set back */
     s->unix_ms = now_ms;
@@ -328,8 +312,9 @@ void dashboard_collect(struct dashboard *d)
     collect_sensors(d);
     dashboard_watch_busy(d);
     collect_cost(d);
-    collect_events(s);
-    if (d->screen) snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
+    if (copied) collect_events(s);
+    if (copied && d->screen)
+        snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);
@@ -339,11 +324,12 @@ void dashboard_collect(struct dashboard *d)
     if (background_take_message(d->background, text, sizeof text, &is_error)) {
         dashboard_message(d, is_error, "%s", text);
         /* How something ended stays until the next key, unless it would cover the progress of what runs. */
-        if (!s->command[0] && !snapshot_is_running(s)) d->ui.message_until_ms = INT64_MAX;
+        if (!s->command.n && !snapshot_is_running(s)) d->ui.message_until_ms = INT64_MAX;
     }
     flush_spool(d);
     open_new_page(d);
     fit_page(d);
+    d->known_changed = d->ui.page; /* it was laid out for this width */
     action_follow_forecast(&d->ui, s);
     request_lookups(d);
     ui_clamp(&d->ui, s);

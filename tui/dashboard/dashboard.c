@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/dashboard/actions.h"
 #include "tui/dashboard/loop.h"
 #include "tui/dashboard/preferences.h"
 
@@ -14,9 +15,7 @@ static void first_jobs(struct dashboard *d)
     const struct dashboard_options *o = d->options;
     jobs_put(d->queue[QUEUE_PROCESSOR], &(struct job){ .run = job_detect_machine });
     if (o->model) {
-        struct job j = { .run = job_read_model };
-        job_put_text(&j, 0, o->model);
-        jobs_put(d->queue[QUEUE_DATABASE], &j);
+        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_model, .text = { o->model } });
     }
     jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_history });
     if (o->frames <= 0 && !o->read_only)
@@ -25,7 +24,7 @@ static void first_jobs(struct dashboard *d)
     if (o->frames > 0 || o->read_only) {
         jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_load_run, .id = o->resume_id });
     } else {
-        const struct effect resume = { .requests = REQUEST_START_EXPERIMENT, .job.id = o->resume_id };
+        const struct effect resume = action_resume_run(&d->ui, o->resume_id);
         effect_apply(d, &resume);
     }
 }
@@ -72,8 +71,10 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     d->cost.ratio = NAN;
     d->busy.cpu = d->busy.others = d->busy.steal = NAN;
     d->s = calloc(1, sizeof *d->s);
-    d->last = calloc(1, sizeof *d->last);
-    if (!d->s || !d->last) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
+    if (!d->s) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
+    d->s->own_cost_ratio = NAN;
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) d->s->sensor[i] = NAN;
+    d->known_changed = true;
     ui_open(&d->ui, o);
     if ((rc = preferences_open(d, why))) return rc;
     if ((rc = background_open(&d->background, o->db_path, why))) return rc;
@@ -103,7 +104,11 @@ static void queue_dropped(const struct dashboard *d)
     struct str text = { 0 };
     if (!d->waiting_count) return;
     str_printf(&text, "%d queued job%s did not run:\n", d->waiting_count, str_plural(d->waiting_count));
-    for (int i = 0; i < d->waiting_count; i++) str_printf(&text, "  %s\n", d->waiting[i].effect.command);
+    for (int i = 0; i < d->waiting_count; i++) {
+        str_append(&text, "  ");
+        command_print(&text, &d->ui, &d->waiting[i].effect.command);
+        str_append(&text, "\n");
+    }
     char *safe = sink_text(SINK_TERMINAL, str_text(&text));
     fputs(safe ? safe : "", stderr);
     free(safe);
@@ -125,9 +130,11 @@ static void dashboard_close(struct dashboard *d)
     for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;
     experiment_close(d->experiment);
     sidebyside_close(d->write);
-    if (done) background_close(d->background); /* otherwise a job still uses it until the process ends */
+    if (done) { /* otherwise a job still uses them until the process ends */
+        background_close(d->background);
+        arena_free(&d->ui.texts);
+    }
     free(d->s);
-    free(d->last);
 }
 
 enum err_code dashboard_run(const struct dashboard_options *o, struct err *why)

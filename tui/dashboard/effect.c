@@ -28,22 +28,19 @@ struct effect effect_error(const char *fmt, ...)
     return e;
 }
 
-struct effect effect_too_long(void)
+struct effect effect_run(const struct words *command)
 {
-    return effect_error(
-        "nothing was started: with these paths and texts the command has more than %d bytes; use "
-        "shorter paths, or type it in a shell",
-        COMMAND_TEXT - 1);
+    if (command->failed || !command->n) return effect_error("nothing was started: not enough memory");
+    return (struct effect){ .requests = REQUEST_RUN_COMMAND, .command = *command };
 }
 
-struct effect effect_command(const char *fmt, ...)
+struct effect effect_start(enum action action, struct ui *ui, const struct snapshot *s, unsigned requests)
 {
-    struct effect e = { .requests = REQUEST_RUN_COMMAND };
-    va_list args;
-    va_start(args, fmt);
-    const int n = vsnprintf(e.command, sizeof e.command, fmt, args);
-    va_end(args);
-    return n > 0 && n < (int)sizeof e.command ? e : effect_too_long();
+    struct words command = { .arena = &ui->texts };
+    equivalent_command(&command, action, ui, s);
+    struct effect e = effect_run(&command);
+    if (!e.is_error) e.requests = requests;
+    return e;
 }
 
 struct effect effect_request(unsigned requests)
@@ -54,7 +51,5 @@ struct effect effect_request(unsigned requests)
 struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
                          const char *text0)
 {
-    struct effect e = { .queue = queue, .job.run = run };
-    job_put_text(&e.job, 0, text0);
-    return e;
+    return (struct effect){ .queue = queue, .job = { .run = run, .text = { text0 } } };
 }

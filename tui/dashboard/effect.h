@@ -8,6 +8,7 @@
 #define QDYNO_TUI_EFFECT_H
 
 #include "tui/dashboard/jobs.h"
+#include "tui/frame/frame.h"
 
 enum effect_request {
     REQUEST_QUIT = 1 << 0,
@@ -20,7 +21,7 @@ enum effect_request {
     REQUEST_STOP_EXPERIMENT = 1 << 7,
     REQUEST_PAUSE_EXPERIMENT = 1 << 8,
     REQUEST_CONTINUE_EXPERIMENT = 1 << 9,
-    REQUEST_START_WRITING = 1 << 10, /* side by side; job.text holds the prompt, arm A and arm B */
+    REQUEST_START_WRITING = 1 << 10, /* side by side: `writing` */
     REQUEST_STOP_WRITING = 1 << 11,
     REQUEST_RESERVE_PROBE = 1 << 12, /* no A/B may start before the advice job has measured the machine */
     REQUEST_CANCEL_COMMAND = 1 << 13,
@@ -42,20 +43,22 @@ struct effect {
     enum job_queue queue;
     struct job job; /* run NULL: none */
     bool is_error;
-    char message[512];          /* for the status line */
-    char command[COMMAND_TEXT]; /* a complete command line: "qdyno push 3 --url URL" */
-    char makes[MODEL_PATH];     /* REQUEST_RUN_COMMAND: the file it writes, "" none */
-    bool opens_output;          /* REQUEST_RUN_COMMAND: open its output when it has ended */
+    char message[512];                     /* for the status line */
+    struct words command;                  /* what runs, or what does the same: it is shown and logged */
+    const struct sidebyside_spec *writing; /* in ui.texts */
+    bool opens_output;                     /* REQUEST_RUN_COMMAND: open its output when it has ended */
 };
 
 struct effect effect_none(void);
 struct effect effect_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct effect effect_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct effect effect_request(unsigned requests);
-/* Runs a complete command line ("qdyno push 3"); one that does not fit is an error and runs nothing. */
-struct effect effect_command(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-struct effect effect_too_long(void); /* the error for a command that does not fit */
-/* A background job; texts beyond text0 and id are set by the caller. text0 NULL: "". */
+/* The door of every long job: the command of the action with the values on screen, and what is done with it.
+ * An error when there is none. */
+struct effect effect_start(enum action action, struct ui *ui, const struct snapshot *s, unsigned requests);
+/* Run a command in another process. An error when memory ran out while it was built. */
+struct effect effect_run(const struct words *command);
+/* A background job; what else it needs is set by the caller. text0 NULL: "". */
 struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
                          const char *text0);
 

@@ -2,73 +2,36 @@
  */
 #include "tui/dashboard/actions.h"
 
-/* Actions that are not a change of view. DO_VIEW_* are handled by number. */
-static action_fn *const ACTIONS[ACTION_COUNT] = {
-    [DO_NEXT_VIEW] = action_next_view,
-    [DO_PREVIOUS_VIEW] = action_previous_view,
-    [DO_NEXT_PANE] = action_next_pane,
-    [DO_PREVIOUS_PANE] = action_previous_pane,
-    [DO_ZOOM] = action_zoom,
-    [DO_WRITE] = action_write,
-    [DO_DETAILS] = action_details,
-    [DO_NEW_AB] = action_new_ab,
-    [DO_STOP] = action_stop,
-    [DO_RESUME] = action_resume,
-    [DO_PAUSE] = action_pause,
-    [DO_ADVISE] = action_advise,
-    [DO_OPEN] = action_open,
-    [DO_PUSH] = action_push,
-    [DO_MODEL] = action_model,
-    [DO_FILTER] = action_filter,
-    [DO_MARK] = action_mark,
-    [DO_SORT] = action_sort,
-    [DO_REVERSE] = action_reverse,
-    [DO_DELETE] = action_delete,
-    [DO_EARLIER] = action_earlier,
-    [DO_LATER] = action_later,
-    [DO_COMPARE] = action_compare,
-    [DO_VERIFY] = action_verify,
-    [DO_KERNELS] = action_kernels,
-    [DO_APPLY] = action_apply,
-    [DO_UNDO] = action_undo,
-    [DO_BASELINE] = action_baseline,
-    [DO_REPORT] = action_report,
-    [DO_QUANTIZE] = action_quantize,
-    [DO_CALIBRATE] = action_calibrate,
-    [DO_MODEL_TEXT] = action_model_text,
-    [DO_TUNE] = action_tune,
-    [DO_COPY] = action_copy,
-    [DO_OUTPUT] = action_output,
-    [DO_UP] = action_up,
-    [DO_DOWN] = action_down,
-    [DO_PAGE_UP] = action_page_up,
-    [DO_PAGE_DOWN] = action_page_down,
-    [DO_FIRST] = action_first,
-    [DO_LAST] = action_last,
-    [DO_BACK] = action_back,
-    [DO_COMMAND] = action_command,
-    [DO_PALETTE] = action_palette,
-    [DO_MOUSE] = action_mouse,
-    [DO_THEME] = action_theme,
-    [DO_SAVE] = action_save,
-    [DO_REDRAW] = action_redraw,
-    [DO_SUSPEND] = action_suspend,
-    [DO_HELP] = action_help,
-    [DO_QUIT] = action_quit,
-    [DO_WAIT_QUIET] = action_wait_quiet,
-    [DO_LOADED] = action_loaded,
-    [DO_SCHEDULE] = action_schedule,
-    [DO_LOAD_SETTING] = action_load_setting,
+enum { PAGE_ROWS = 10, ALL_ROWS = 1000000 };
+
+/* What an action does: one of these. */
+struct action_effect {
+    action_fn *act;
+    unsigned request; /* REQUEST_* */
+    int rows;
 };
+#define BY_FUNCTION(name, keys, texts, refuse, command, effect) [DO_##name] = { .act = (effect) },
+#define BY_VIEW(name, keys, texts, refuse, command, view)
+#define BY_REQUEST(name, keys, texts, refuse, command, request_) [DO_##name] = { .request = (request_) },
+#define BY_ROWS(name, keys, texts, refuse, command, rows_)       [DO_##name] = { .rows = (rows_) },
+static const struct action_effect EFFECTS[ACTION_COUNT] = { ACTION_LIST(BY_FUNCTION, BY_VIEW, BY_REQUEST,
+                                                                        BY_ROWS) };
+#undef BY_FUNCTION
+#undef BY_VIEW
+#undef BY_REQUEST
+#undef BY_ROWS
 
 struct effect input_action(struct ui *ui, const struct snapshot *s, const struct key_binding *k)
 {
-    char why[300];
-    if (action_refusal(k->action, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", k->name, why);
+    const char *why = action_refusal(k->action, ui, s);
+    if (*why) return effect_error("%s: %s", k->name, why);
     ui->message[0] = '\0';
-    if (k->action >= DO_VIEW_LIVE && k->action <= DO_VIEW_JOBS && k->action != DO_TUNE)
-        return action_show_view(ui, (int)k->action - DO_VIEW_LIVE);
-    return ACTIONS[k->action](ui, s);
+    const int view = action_view(k->action);
+    const struct action_effect *e = &EFFECTS[k->action];
+    return view >= 0 ? action_show_view(ui, view)
+           : e->act  ? e->act(ui, s)
+           : e->rows ? action_move(ui, s, e->rows)
+                     : effect_request(e->request);
 }
 
 /* ---------------------------------------------------------------- keys while something covers the view */

@@ -3,14 +3,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { JOBS_MAX = 16 };
-
-void job_put_text(struct job *j, int i, const char *text)
-{
-    if (!str_put(j->text[i], sizeof j->text[i], text)) j->too_long = true;
-}
 
 struct jobs {
     pthread_t thread;
@@ -21,6 +17,36 @@ struct jobs {
     int count;
     bool busy, ending;
 };
+
+static void job_free(struct job *j)
+{
+    for (int i = 0; i < JOB_TEXTS; i++) free((void *)j->text[i]);
+    free((void *)j->experiment);
+    free((void *)j->form);
+}
+
+static const void *copy_of(const void *from, size_t bytes, bool *good)
+{
+    void *copy = from ? malloc(bytes) : NULL;
+    if (copy) memcpy(copy, from, bytes);
+    *good = *good && (copy || !from);
+    return copy;
+}
+
+/* The job with its own texts and structs. False: no memory, and *out is empty. */
+static bool job_copy(struct job *out, const struct job *j)
+{
+    bool good = true;
+    *out = *j;
+    for (int i = 0; i < JOB_TEXTS; i++) {
+        const char *text = j->text[i] ? j->text[i] : "";
+        out->text[i] = copy_of(text, strlen(text) + 1, &good);
+    }
+    out->experiment = copy_of(j->experiment, sizeof *j->experiment, &good);
+    out->form = copy_of(j->form, sizeof *j->form, &good);
+    if (!good) job_free(out);
+    return good;
+}
 
 static void *jobs_main(void *arg)
 {
@@ -37,6 +63,7 @@ static void *jobs_main(void *arg)
         q->busy = true;
         pthread_mutex_unlock(&q->lock);
         now.run(q->background, &now);
+        job_free(&now);
         pthread_mutex_lock(&q->lock);
         q->busy = false;
     }
@@ -64,11 +91,14 @@ enum err_code jobs_open(struct jobs **out, struct background *background, struct
 
 bool jobs_put(struct jobs *q, const struct job *j)
 {
+    struct job copy;
+    if (!job_copy(&copy, j)) return false;
     pthread_mutex_lock(&q->lock);
-    bool room = q->count < JOBS_MAX && !q->ending && !j->too_long;
-    if (room) q->waiting[q->count++] = *j;
+    const bool room = q->count < JOBS_MAX && !q->ending;
+    if (room) q->waiting[q->count++] = copy;
     pthread_cond_signal(&q->changed);
     pthread_mutex_unlock(&q->lock);
+    if (!room) job_free(&copy);
     return room;
 }
 
@@ -99,6 +129,7 @@ bool jobs_close(struct jobs *q, int timeout_ms)
         pthread_detach(q->thread);
         return false;
     }
+    for (int i = 0; i < q->count; i++) job_free(&q->waiting[i]);
     pthread_cond_destroy(&q->changed);
     pthread_mutex_destroy(&q->lock);
     free(q);

@@ -5,6 +5,7 @@
 #ifndef QDYNO_TUI_JOBS_H
 #define QDYNO_TUI_JOBS_H
 
+#include "advisor/experiment/experiment.h"
 #include "tui/forms/forms.h"
 
 struct background;
@@ -18,16 +19,18 @@ enum job_queue {
     QUEUES
 };
 
-enum { JOB_TEXTS = 8, JOB_TEXT = COMMAND_TEXT };
+enum { JOB_TEXTS = 2 };
 enum { JOB_ARMS = 2 }; /* arms that a form always has, and whose roofline limits are computed */
+/* Arguments have any length; background.h lists them for each job. Texts and structs are borrowed until
+ * jobs_put() has copied them; words live as long as the dashboard. */
 struct job {
     void (*run)(struct background *b, const struct job *j);
-    char text[JOB_TEXTS][JOB_TEXT]; /* arguments; background.h lists them for each job */
+    const char *text[JOB_TEXTS];              /* NULL: "" when the job runs */
+    const struct experiment_spec *experiment; /* NULL: none */
+    const struct form *form;                  /* NULL: none */
+    struct words command;
     int64_t id, other_id;
-    bool too_long; /* an argument did not fit: the job must not run, and jobs_put() refuses it */
 };
-/* NULL: "". A text that does not fit sets too_long: a part of it would be another path or command. */
-void job_put_text(struct job *j, int i, const char *text);
 
 struct jobs;
 
@@ -35,8 +38,7 @@ struct jobs;
  * Errors: ERR_NOMEM. */
 enum err_code jobs_open(struct jobs **out, struct background *background, struct err *why);
 
-/* Queue a copy of the job. False: the queue is full, or an argument of the job did not fit; nothing was
- * queued. */
+/* Queue a copy of the job. False: the queue is full, or there is no memory; nothing was queued. */
 bool jobs_put(struct jobs *q, const struct job *j);
 
 bool jobs_idle(struct jobs *q); /* nothing runs and nothing waits */

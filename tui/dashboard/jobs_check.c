@@ -20,9 +20,9 @@ static void refuse(struct form_checked *out, int field, enum err_code rc, const 
 /* Whether the form still has the texts of this job. */
 static bool is_wanted(struct background *b, const struct job *j)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool wanted = b->check_wanted == (uint64_t)j->id;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return wanted;
 }
 
@@ -33,46 +33,40 @@ static void forecast(struct background *b, const struct job *j, struct experimen
     struct experiment_forecast f;
     struct correction *correction = NULL;
     struct db *d = NULL;
-    const int field = form_budget_field((enum form_kind)j->other_id);
-    pthread_mutex_lock(&b->lock);
-    struct machine m = b->known.machine;
-    struct machine_ceilings c = b->known.ceilings;
-    const bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
-    pthread_mutex_unlock(&b->lock);
-    if (!machine_known || str_to_seconds(j->text[field], &s->budget_s) == false) return;
+    const struct known_machine k = background_machine(b);
+    if (!k.machine_known || s->budget_s <= 0) return;
     if (db_open(&d, b->db_path, &why)) d = NULL;
-    if (d && known && correction_load(&correction, d, m.id, &c, &why)) correction = NULL;
-    experiment_forecast(
-        &f, s,
-        &(struct forecast_sources){
-            .db = d, .machine = &m, .ceilings = known ? &c : NULL, .correction = correction });
+    if (d && k.ceilings_known && correction_load(&correction, d, k.machine.id, &k.ceilings, &why))
+        correction = NULL;
+    experiment_forecast(&f, s,
+                        &(struct forecast_sources){ .db = d,
+                                                    .machine = &k.machine,
+                                                    .ceilings = k.ceilings_known ? &k.ceilings : NULL,
+                                                    .correction = correction });
     correction_free(correction);
     db_close(d);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     if (b->check_wanted == (uint64_t)j->id) {
         b->known.forecast = f;
         b->known.forecast_of = (uint64_t)j->id;
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* The arms as `qdyno ab` opens them. False: there is nothing to forecast. */
 static bool check_ab(struct form_checked *out, struct experiment_spec *s, const struct job *j,
-                     const char *model, struct err *why)
+                     struct err *why)
 {
     static const enum form_ab FIELDS[] = { AB_A, AB_B, AB_MORE };
     bool good = true;
-    if (workload_parse(&s->workload, j->text[AB_WORKLOAD], why)) return false; /* the field says so itself */
-    str_put(s->model, sizeof s->model, model);
-    s->arms = j->text[AB_MORE][0] ? 3 : 2;
+    const char *quality = j->form->field[AB_QUALITY].text;
+    if (form_experiment(s, j->form, j->text[0], BUSY_ANYHOW, why))
+        return false; /* its field says so itself */
     for (int arm = 0; arm < s->arms; arm++) {
-        const enum form_ab field = FIELDS[arm];
-        const bool parsed = !config_parse(&s->config[arm], j->text[field], why);
-        if (parsed) refuse(out, (int)field, experiment_check_arm(s, arm, why), why);
-        good = good && parsed && !out->refusal[field][0];
+        refuse(out, (int)FIELDS[arm], experiment_check_arm(s, arm, why), why);
+        good = good && !out->refusal[FIELDS[arm]][0];
     }
     s->margin = EXPERIMENT_MARGIN;
-    const char *quality = j->text[AB_QUALITY];
     if (!form_says_no(quality)) {
         s->quality_chunks = QUALITY_CHUNKS;
         s->quality_least = QUALITY_LEAST;
@@ -80,15 +74,6 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
                 strcmp(quality, "yes") ? quality : "the model's text");
     }
     return good;
-}
-
-/* The run of FORM_RESUME with the time in the form. */
-static bool resumed_spec(struct experiment_spec *s, const struct job *j)
-{
-    int64_t id;
-    if (!str_to_i64(j->text[FORM_CHECK_RUN], &id) || !id) return false;
-    *s = (struct experiment_spec){ .resume_id = id, .arms = 2, .margin = EXPERIMENT_MARGIN };
-    return true;
 }
 
 /* A config line that runs with its usual context. */
@@ -100,26 +85,26 @@ static void check_line(struct form_checked *out, int field, const char *line, co
 }
 
 static void check_setting(struct form_checked *out, struct background *b, const struct job *j,
-                          const char *model, struct err *why)
+                          struct err *why)
 {
     char line[CONFIG_LINE];
     struct snapshot *s = malloc(sizeof *s);
     if (!s) return;
     background_copy(b, s);
-    const enum err_code rc = knob_changed_line(s, j->text[0], line, sizeof line, why);
+    const enum err_code rc = knob_changed_line(s, j->form->field[0].text, line, sizeof line, why);
     refuse(out, 0, rc, why);
-    if (!rc) check_line(out, 0, line, model, why);
+    if (!rc) check_line(out, 0, line, j->text[0], why);
     free(s);
 }
 
 /* As `qdyno quantize`, up to where it begins to read weights. */
-static void check_quantize(struct form_checked *out, const struct job *j, const char *model, struct err *why)
+static void check_quantize(struct form_checked *out, const struct job *j, struct err *why)
 {
     struct config c;
     struct gguf *g = NULL;
     struct quantize_plan plan = { 0 };
-    if (config_parse(&c, j->text[0], why)) return;
-    enum err_code rc = model_file_open(&g, model, why);
+    if (config_parse(&c, j->form->field[QUANTIZE_RECIPE].text, why)) return;
+    enum err_code rc = model_file_open(&g, j->text[0], why);
     if (!rc) rc = quantize_plan_init(&plan, g, &c, why);
     if (!rc) quantize_plan_done(&plan);
     refuse(out, 0, rc, why);
@@ -141,7 +126,7 @@ void job_check_form(struct background *b, const struct job *j)
 {
     struct err why = { 0 };
     struct form_checked *out = calloc(1, sizeof *out);
-    const char *model = j->text[FORM_CHECK_MODEL];
+    const struct form *f = j->form;
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     bool forecasts = false;
     if (!out || !spec || !is_wanted(b, j)) {
@@ -150,21 +135,21 @@ void job_check_form(struct background *b, const struct job *j)
         return;
     }
     out->of = (uint64_t)j->id;
-    switch ((enum form_kind)j->other_id) {
-    case FORM_AB: forecasts = check_ab(out, spec, j, model, &why); break;
-    case FORM_RESUME: forecasts = resumed_spec(spec, j); break;
+    switch (f->kind) {
+    case FORM_AB: forecasts = check_ab(out, spec, j, &why); break;
+    case FORM_RESUME: forecasts = !form_experiment(spec, f, j->text[0], BUSY_ANYHOW, &why); break;
     case FORM_WRITE:
-        for (int i = 1; i <= SIDEBYSIDE_ARMS; i++) check_line(out, i, j->text[i], model, &why);
+        for (int i = 1; i <= SIDEBYSIDE_ARMS; i++) check_line(out, i, f->field[i].text, j->text[0], &why);
         break;
-    case FORM_SETTING: check_setting(out, b, j, model, &why); break;
-    case FORM_QUANTIZE: check_quantize(out, j, model, &why); break;
-    case FORM_MODEL: check_model_file(out, j->text[0], &why); break;
+    case FORM_SETTING: check_setting(out, b, j, &why); break;
+    case FORM_QUANTIZE: check_quantize(out, j, &why); break;
+    case FORM_MODEL: check_model_file(out, f->field[0].text, &why); break;
     default: break;
     }
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool wanted = b->check_wanted == out->of;
     if (wanted) b->known.checked = *out;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (wanted && forecasts) forecast(b, j, spec);
     free(spec);
     free(out);

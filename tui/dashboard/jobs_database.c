@@ -75,7 +75,7 @@ static enum err_code stopped_tune_find(struct stopped_run *out, struct db *d, st
 void background_publish_runs(struct background *b, const char *filter, const struct run_row *rows, int n,
                              const char *error)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     struct snapshot *s = &b->known;
     if (!strcmp(filter, b->history_filter)) {
         snprintf(s->run_filter, sizeof s->run_filter, "%s", filter);
@@ -83,7 +83,7 @@ void background_publish_runs(struct background *b, const char *filter, const str
         s->run_count = MIN(n, (int)SNAPSHOT_RUNS);
         for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* Read and publish the list of runs. d NULL: the database cannot be opened, and *why says it. */
@@ -92,9 +92,9 @@ static enum err_code runs_read(struct background *b, struct db *d, struct err *w
     char filter[sizeof b->history_filter];
     struct run_row *rows = NULL;
     int n = 0;
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     memcpy(filter, b->history_filter, sizeof filter);
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     const enum err_code rc = d ? db_run_find(d, *filter ? filter : NULL, SNAPSHOT_RUNS, &rows, &n, why)
                                : why->code;
     background_publish_runs(b, filter, rows, rc ? 0 : n, rc ? why->message : "");
@@ -126,10 +126,10 @@ void job_read_history(struct background *b, const struct job *j)
     if (rc == ERR_OK) history_log_alerts(b, d);
     if (rc == ERR_OK) background_read_results(b, d);
     if (rc == ERR_OK) background_read_baselines(b, d);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.spool_count = spooled;
     b->known.stopped_tune = stopped;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     db_close(d);
     background_read_limits(b);
     if (rc == ERR_OK) background_refresh_advice(b);
@@ -194,10 +194,10 @@ void job_load_run(struct background *b, const struct job *j)
         free(state);
         return;
     }
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     free(b->loaded);
     b->loaded = state;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* The path of the text for the quality measurement: "yes" is the one of the model of arm A. */
@@ -222,71 +222,38 @@ static enum err_code start_quality_text(struct experiment_spec *spec, const char
     return rc;
 }
 
-/* Margin, budget and quality; an empty text leaves the default. */
-static enum err_code start_options(struct experiment_spec *spec, const struct background *b,
-                                   const struct job *j, struct err *why)
-{
-    double seconds;
-    struct quality_context ignored; /* the result shows the length of its windows */
-    double margin;
-    if (str_to_ratio(j->text[START_MARGIN], &margin) && margin > 0) spec->margin = margin;
-    if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
-    spec->quality_chunks = QUALITY_CHUNKS;
-    spec->quality_least = QUALITY_LEAST;
-    const enum err_code rc = start_quality_text(spec, b->db_path, j->text[START_QUALITY], why);
-    if (!rc) experiment_quality_follow(&ignored, spec, false);
-    return rc;
-}
-
-static enum err_code start_spec(struct experiment_spec *spec, const struct background *b, const struct job *j,
-                                struct err *why)
-{
-    enum { WAIT_QUIET_S = 600 };
-    *spec = (struct experiment_spec){
-        .arms = JOB_ARMS, .margin = EXPERIMENT_MARGIN, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
-    };
-    if (j->other_id == BUSY_WAIT) spec->wait_quiet_s = WAIT_QUIET_S;
-    if (j->other_id == BUSY_LOADED) spec->estimand = ESTIMAND_LOADED;
-    double seconds;
-    if (j->id && str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
-    if (j->id) return ERR_OK;
-    static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
-    enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);
-    /* training starts from random weights, without a model file */
-    if (!rc && !spec->workload.train && !str_put(spec->model, sizeof spec->model, j->text[START_MODEL]))
-        rc = err_set(why, ERR_USAGE, "the path of the model has more than %d bytes", MODEL_PATH - 1);
-    spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
-    for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
-        const char *line = j->text[ARMS[arm]];
-        rc = config_parse(&spec->config[arm], line, why);
-    }
-    return rc ? rc : start_options(spec, b, j, why);
-}
-
 /* A job, because opening the database may have to wait for another qdyno process. */
 void job_start_experiment(struct background *b, const struct job *j)
 {
     struct err why = { 0 };
     struct experiment *x = NULL;
-    struct experiment_spec *spec = malloc(sizeof *spec);
-    pthread_mutex_lock(&b->lock);
-    struct machine m = b->known.machine;
-    bool known = b->known.machine_known;
-    struct sampler_thread *sampler = b->sampler;
-    pthread_mutex_unlock(&b->lock);
-    enum err_code rc = spec ? ERR_OK : err_set(&why, ERR_NOMEM, "not enough memory for an experiment");
-    if (rc == ERR_OK && !known)
-        rc = err_set(&why, ERR_ABSENT, "the machine could not be detected; the log (key 9) says why");
-    if (rc == ERR_OK) rc = start_spec(spec, b, j, &why);
-    if (rc == ERR_OK && !spec->resume_id) rc = experiment_check(spec, &why);
+    struct experiment_spec spec = *j->experiment;
+    struct quality_context ignored; /* the result shows the length of its windows */
+    const struct known_machine k = background_machine(b);
+    struct sampler_thread *sampler = background_sampler(b, NULL);
+    enum err_code rc = k.machine_known
+                           ? ERR_OK
+                           : err_set(&why, ERR_ABSENT,
+                                     "the machine could not be detected; the log (key 9) says why");
+    if (rc == ERR_OK && !spec.resume_id) {
+        spec.quality_chunks = QUALITY_CHUNKS;
+        spec.quality_least = QUALITY_LEAST;
+        rc = start_quality_text(&spec, b->db_path, j->text[0], &why);
+        if (!rc) experiment_quality_follow(&ignored, &spec, false);
+        if (!rc) rc = experiment_check(&spec, &why);
+    }
     struct experiment_deps deps = {
-        .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
+        .db_path = b->db_path,
+        .sampler = sampler,
+        .machine = &k.machine,
+        .log = &b->log,
+        .on_event = background_log_event,
+        .event_ctx = b,
     };
-    if (rc == ERR_OK) rc = experiment_start(&x, spec, &deps, &why);
-    free(spec);
+    if (rc == ERR_OK) rc = experiment_start(&x, &spec, &deps, &why);
     if (rc) background_announce(b, true, "A/B: %s", why.message);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->started = x;
     b->known.experiment_starting = false;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }

@@ -114,10 +114,10 @@ static enum err_code folder_list(struct file_entry **out, int *n, const char *pa
 /* Publish the folder unless another one was requested meanwhile (false). */
 static bool folder_publish(struct background *b, const struct folder *f, int64_t number)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool wanted = b->folder_wanted == number;
     if (wanted) b->known.folder = *f;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     return wanted;
 }
 
@@ -226,9 +226,9 @@ void background_read_baselines(struct background *b, struct db *d)
                   rows[i].model_name, rows[i].workload);
     }
     free(rows);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.baselines = found;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* ---------------------------------------------------------------- estimates for config lines */
@@ -303,31 +303,28 @@ void job_estimate_lines(struct background *b, const struct job *j)
     struct snapshot *s = malloc(sizeof *s);
     struct suggestions *c = malloc(sizeof *c);
     struct line_estimates *out = calloc(1, sizeof *out);
-    struct form *form = calloc(1, sizeof *form);
+    const struct form_field *field = &j->form->field[j->form->focus];
     struct gguf *g = NULL;
     struct workload w = { 0 };
     struct err why;
-    if (s && c && out && form && !model_file_open(&g, j->text[1], &why)) {
-        const bool known = !workload_parse(&w, j->text[2], &why) && !w.train;
+    if (s && c && out && !model_file_open(&g, j->text[0], &why)) {
+        const bool known = !workload_parse(&w, j->form->field[AB_WORKLOAD].text, &why) && !w.train;
         struct config usual;
         config_default(&usual);
         const struct estimate_for x = { g, known ? workload_ctx(&w) : 0,
                                         known ? workload_sequences_for(&w, &usual) : 1 };
         background_copy(b, s);
-        form_show(form, FORM_AB, (const char *const[FORM_FIELDS]){ j->text[0] });
-        form->field[0].cursor = (int)j->id;
-        str_put(out->text, sizeof out->text, j->text[0]);
-        out->cursor = (int)j->id;
-        const struct suggestion_source from = snapshot_suggestion_source(s, form);
+        str_put(out->text, sizeof out->text, field->text);
+        out->cursor = field->cursor;
+        const struct suggestion_source from = snapshot_suggestion_source(s, j->form);
         suggestions_make(c, &from);
         estimate_line(out, &x, s, b->db_path);
         estimate_variants(out, &x, c);
-        pthread_mutex_lock(&b->lock);
+        background_lock(b);
         b->known.estimates = *out;
-        pthread_mutex_unlock(&b->lock);
+        background_unlock(b);
     }
     gguf_close(g);
-    free(form);
     free(out);
     free(c);
     free(s);

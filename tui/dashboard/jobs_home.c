@@ -74,17 +74,16 @@ void background_read_home(struct background *b, struct db *d, const char (*sha)[
         const bool undecided = !strcmp(r->state, "done") && verdict_parse(r->verdict) == VERDICT_INCONCLUSIVE;
         if (newest_ab && (undecided || !strcmp(r->state, "stopped") || !strcmp(r->state, "interrupted")))
             h.stopped_ab = stopped_run_of(r);
-        if (newest_ab && undecided)
-            snprintf(h.stopped_ab.state, sizeof h.stopped_ab.state, "%s", RUN_UNDECIDED);
+        if (newest_ab) h.stopped_ab.undecided = undecided;
         newest_ab = false;
     }
     for (int i = 0; i < n; i++) run_row_free(&rows[i]);
     free(rows);
     free(before);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     memcpy(b->known.recent, h.run, sizeof h.run);
     b->known.recent_count = h.runs;
     b->known.stopped_ab = h.stopped_ab;
     b->known.effects = h.effects;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }

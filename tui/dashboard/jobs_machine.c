@@ -31,20 +31,20 @@ void job_detect_machine(struct background *b, const struct job *j)
     if (!detected) background_log(b, LOG_ERROR, "machine: %s", why.message);
     if (detected && ceilings_load(&c, m.id, &found, &why))
         background_log(b, LOG_WARN, "limits: %s", why.message);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     if (detected) b->known.machine = m;
     b->known.machine_known = detected;
     if (detected && found) b->known.ceilings = c;
     b->known.ceilings_known = detected && found;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     const char *settings = getenv("QDYNO_PERIODS");
     if ((settings && sampler_periods_parse(&periods, settings, &why)) ||
         sampler_start(&sampler, "", 100, &periods, &why))
         background_log(b, LOG_WARN, "sensors: %s", why.message);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->sampler = sampler;
     b->sampler_tried = true;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 /* ---------------------------------------------------------------- model */
@@ -79,7 +79,7 @@ void job_read_model(struct background *b, const struct job *j)
     struct proposals *proposals = calloc(1, sizeof *proposals);
     if (proposals && rc == ERR_OK) proposals_make(proposals, g, &shape, j->text[0]);
     gguf_close(g);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     str_put(b->known.model_path, sizeof b->known.model_path, j->text[0]);
     snprintf(b->known.model_error, sizeof b->known.model_error, "%s", rc ? why.message : "");
     b->known.model = rc ? (struct model_shape){ 0 } : shape;
@@ -87,7 +87,7 @@ void job_read_model(struct background *b, const struct job *j)
     if (recipes) b->known.recipes = *recipes;
     if (proposals) b->known.proposals = *proposals;
     forget_model(&b->known); /* it was about another model */
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (rc)
         background_announce(b, true, "%s", why.message);
     else if (shape.unknown || shape.random_weights)
@@ -106,10 +106,10 @@ void job_read_model(struct background *b, const struct job *j)
 
 static void advice_set_state(struct background *b, const char *text, bool probing)
 {
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     snprintf(b->known.advice_state, sizeof b->known.advice_state, "%s", text);
     b->known.probing = probing;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 static void probe_progress(void *ctx, const char *what, double done)
@@ -158,10 +158,10 @@ static enum err_code advice_probe(struct background *b, const struct machine *m,
             others * 100);
     else if (ceilings_save(c, m->id, &unsaved))
         background_log(b, LOG_WARN, "the measured limits could not be stored: %s", unsaved.message);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.ceilings = *c;
     b->known.ceilings_known = true;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     background_log(b, LOG_INFO, "limits measured: reads %.1f GB/s with %d threads", c->read_bytes_s_all / 1e9,
                    c->threads_all);
     return ERR_OK;
@@ -207,12 +207,11 @@ static void advice_show(struct snapshot *s, struct advice *list, int n)
 }
 
 static enum err_code advice_compute(struct advice **list, int *n, struct background *b, const char *model,
-                                    const struct machine *m, const struct machine_ceilings *c,
-                                    struct err *why)
+                                    const struct known_machine *k, struct err *why)
 {
     struct past past = { 0 };
-    past_read(&past, b, model, m, c);
-    const enum err_code rc = advise(list, n, model, m, c,
+    past_read(&past, b, model, &k->machine, &k->ceilings);
+    const enum err_code rc = advise(list, n, model, &k->machine, &k->ceilings,
                                     &(struct advise_options){ .goal = GOAL_BALANCED,
                                                               .correction = past.correction,
                                                               .answer_klds = &past.answer_klds,
@@ -227,18 +226,15 @@ void job_advise(struct background *b, const struct job *j)
     struct err why = { 0 };
     struct advice *list = NULL;
     int n = 0;
-    pthread_mutex_lock(&b->lock);
-    struct machine m = b->known.machine;
-    struct machine_ceilings c = b->known.ceilings;
-    bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
-    pthread_mutex_unlock(&b->lock);
-    enum err_code rc = machine_known ? ERR_OK
-                                     : err_set(&why, ERR_ABSENT,
-                                               "the machine could not be detected; the log (key 9) says why");
-    if (rc == ERR_OK && !known) rc = advice_probe(b, &m, &c, &why);
+    struct known_machine k = background_machine(b);
+    enum err_code rc = k.machine_known
+                           ? ERR_OK
+                           : err_set(&why, ERR_ABSENT,
+                                     "the machine could not be detected; the log (key 9) says why");
+    if (rc == ERR_OK && !k.ceilings_known) rc = advice_probe(b, &k.machine, &k.ceilings, &why);
     advice_set_state(b, "computing advice", false);
-    if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &m, &c, &why);
-    pthread_mutex_lock(&b->lock);
+    if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &k, &why);
+    background_lock(b);
     struct snapshot *s = &b->known;
     const bool same = !strcmp(j->text[0], s->model_path); /* another model may have been chosen meanwhile */
     if (same) advice_show(s, list, rc ? 0 : n);
@@ -249,7 +245,7 @@ void job_advise(struct background *b, const struct job *j)
                           : "");
     s->advice_state[0] = '\0';
     s->probing = false;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     free(list);
     if (rc) background_announce(b, true, "advice: %s", why.message);
 }
@@ -259,16 +255,16 @@ void background_read_limits(struct background *b)
     struct machine_ceilings measured;
     bool found = false;
     char id[sizeof b->known.machine.id];
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     memcpy(id, b->known.machine.id, sizeof id);
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (!*id || ceilings_load(&measured, id, &found, NULL) || !found) return;
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     const bool newer = !b->known.ceilings_known ||
                        measured.measured_unix_ms > b->known.ceilings.measured_unix_ms;
     if (newer) b->known.ceilings = measured;
     b->known.ceilings_known = true;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
 }
 
 void background_refresh_advice(struct background *b)
@@ -277,45 +273,40 @@ void background_refresh_advice(struct background *b)
     struct advice *list = NULL;
     char model[sizeof b->known.model_path];
     int n = 0;
-    pthread_mutex_lock(&b->lock);
-    const bool wanted = b->known.machine_known && b->known.advice_count && !b->known.advice_state[0];
-    struct machine m = b->known.machine;
-    struct machine_ceilings c = b->known.ceilings;
-    memcpy(model, b->known.model_path, sizeof model);
-    pthread_mutex_unlock(&b->lock);
+    const struct known_machine k = background_machine(b);
+    background_model(b, model);
+    background_lock(b);
+    const bool wanted = k.machine_known && b->known.advice_count && !b->known.advice_state[0];
+    background_unlock(b);
     if (!wanted) return;
-    const enum err_code rc = advice_compute(&list, &n, b, model, &m, &c, &why);
-    pthread_mutex_lock(&b->lock);
+    const enum err_code rc = advice_compute(&list, &n, b, model, &k, &why);
+    background_lock(b);
     if (!rc && !strcmp(model, b->known.model_path) && !b->known.advice_state[0]) {
         advice_show(&b->known, list, n);
     }
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     free(list);
     if (rc) background_log(b, LOG_WARN, "advice is older than the last run: %s", why.message);
 }
 
 void job_predict_limits(struct background *b, const struct job *j)
 {
-    pthread_mutex_lock(&b->lock);
-    struct machine m = b->known.machine;
-    struct machine_ceilings c = b->known.ceilings;
-    bool known = b->known.machine_known && b->known.ceilings_known;
-    pthread_mutex_unlock(&b->lock);
+    const struct known_machine k = background_machine(b);
+    const bool known = k.machine_known && k.ceilings_known;
     for (int arm = 0; arm < JOB_ARMS; arm++) {
         struct err why = { 0 };
-        struct config config;
+        const struct config *config = &j->experiment->config[arm];
         struct prediction p = { .decode_limit_tok_s = NAN, .prefill_limit_tok_s = NAN };
         struct gguf *g = NULL;
-        bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
-        const char *own = good ? config_text(&config, KNOB_MODEL) : "";
-        good = good && !config_is_foreign(&config); /* limits are those of qdyno's own kernels */
-        if (good && model_file_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
-            predict(&p, g, &config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
+        const bool good = known && !config_is_foreign(config); /* limits are those of qdyno's own kernels */
+        const char *own = config_text(config, KNOB_MODEL);
+        if (good && model_file_open(&g, *own ? own : j->experiment->model, &why) == ERR_OK &&
+            predict(&p, g, config, &k.machine, &k.ceilings, &(struct predict_for){ .ctx = 0 }, &why))
             p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
         gguf_close(g);
-        pthread_mutex_lock(&b->lock);
+        background_lock(b);
         b->known.decode_limit[arm] = p.decode_limit_tok_s;
         b->known.prefill_limit[arm] = p.prefill_limit_tok_s;
-        pthread_mutex_unlock(&b->lock);
+        background_unlock(b);
     }
 }

@@ -23,19 +23,19 @@ void job_push(struct background *b, const struct job *j)
     struct err why = { 0 };
     struct db *d = NULL;
     bool spooled = false;
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     struct machine m = b->known.machine;
     b->known.pushing = true;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     struct push_target target = target_from_environment(j->text[0]);
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (rc == ERR_OK) rc = outcome_push(d, j->id, &m, &target, &spooled, &why);
     int waiting = d ? db_spool_count(d) : -1;
     db_close(d);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.pushing = false;
     b->known.spool_count = waiting;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (rc == ERR_OK)
         background_announce(b, false, "run %lld pushed to %s", (long long)j->id, j->text[0]);
     else
@@ -54,8 +54,8 @@ void job_flush_spool(struct background *b, const struct job *j)
     if (rc == ERR_OK) rc = outcome_flush(d, &auth, false, &sent, &why);
     int waiting = d ? db_spool_count(d) : -1;
     db_close(d);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.spool_count = waiting;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (sent > 0) background_log(b, LOG_INFO, "%d waiting result%s pushed", sent, sent == 1 ? "" : "s");
 }

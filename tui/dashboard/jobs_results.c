@@ -304,10 +304,10 @@ void background_read_results(struct background *b, struct db *d)
     char path[sizeof b->known.model_path];
     struct err why = { 0 };
     struct result_reader *r = calloc(1, sizeof *r);
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     memcpy(path, b->known.model_path, sizeof path);
     const int64_t bytes = b->known.model.arch[0] ? b->known.model.weight_bytes : -1;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (!r || !path[0]) {
         free(r);
         return;
@@ -333,11 +333,11 @@ void background_read_results(struct background *b, struct db *d)
         text_cut(r->quality.error, sizeof r->quality.error, why.message);
         text_cut(r->load.error, sizeof r->load.error, why.message);
     }
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.quality = r->quality;
     b->known.load = r->load;
     b->known.sensitivity = r->sensitivity;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     background_read_home(b, d, (const char(*)[HASH_HEX])r->sha, r->models);
     free(r);
 }

@@ -35,18 +35,18 @@ void job_read_server(struct background *b, const struct job *j)
     struct err why = { 0 };
     json_t *answer = NULL;
     (void)j;
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     struct server_watch w = b->known.server;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     const bool was_well = !w.error[0];
     enum err_code rc = server_ask(b, "/load", NULL, &answer, &why);
     if (!rc && !server_watch_read(&w, answer))
         rc = err_set(&why, ERR_FORMAT, "%s is no server of qdyno: it has no /load", b->server_url);
     json_decref(answer);
     snprintf(w.error, sizeof w.error, "%s", rc ? why.message : "");
-    pthread_mutex_lock(&b->lock);
+    background_lock(b);
     b->known.server = w;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock(b);
     if (rc && was_well) background_log(b, LOG_WARN, "%s", why.message);
     if (!rc && !was_well) background_log(b, LOG_INFO, "the server answers again");
 }

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advisor/advise/advise.h"
@@ -12,12 +13,13 @@
 /* Append one line with the time of day. */
 static void print_line(struct str *out, int64_t unix_ms, const char *fmt, ...)
 {
-    char text[2048];
+    char *text = NULL;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    const int n = vasprintf(&text, fmt, args);
     va_end(args);
-    str_printf(out, "%s %s\n", figure_clock(unix_ms).text, text);
+    if (n >= 0) str_printf(out, "%s %s\n", figure_clock(unix_ms).text, text);
+    if (n >= 0) free(text);
 }
 
 /* ---------------------------------------------------------------- machine, model, advice */
@@ -116,7 +118,7 @@ static void print_end(const struct snapshot *s, struct str *out)
 static void print_begin(const struct snapshot *s, struct str *out)
 {
     const struct experiment_state *x = &s->experiment;
-    char workload[600];
+    char workload[WORKLOAD_LINE];
     struct str arms = { 0 };
     for (int k = 0; k < experiment_arms(&x->spec); k++)
         str_printf(&arms, "%s%c %s", k ? ", " : "", 'A' + k, x->arm[k].line);
@@ -211,6 +213,28 @@ static void report_log(struct linear_reported *t, const struct snapshot *s, stru
     if (s->log_count) t->last = s->log[s->log_count - 1];
 }
 
+/* The rows of the list on screen, with the columns that a wide one shows: "run 12; kind ab; ...". */
+static void print_list(const struct snapshot *s, const struct ui *u, struct str *out)
+{
+    enum { COLUMNS = 200 };
+    const struct list *l = &LISTS[u->view];
+    int items[LIST_ROWS];
+    const int n = l->items ? list_order(u, s, items) : 0;
+    for (int row = 0; row < n; row++) {
+        struct str line = { 0 };
+        for (const struct list_column *c = l->column; c->title; c++) {
+            char buf[LIST_CELL];
+            const bool shown = *c->title && c->from <= COLUMNS && (!c->until || c->until > COLUMNS) &&
+                               !(c->hidden && c->hidden(s));
+            const char *text = shown ? c->text(u, s, items[row], buf, sizeof buf) : "";
+            if (*text) str_printf(&line, "%s%s %s", line.len ? "; " : "", c->title, text);
+        }
+        print_line(out, s->unix_ms, "%s", str_text(&line));
+        str_free(&line);
+    }
+    if (l->items && !n) print_line(out, s->unix_ms, "no %s", l->items);
+}
+
 static void print_quality(const struct snapshot *s, struct str *out)
 {
     for (int i = 0; i < s->quality.count; i++) {
@@ -253,44 +277,18 @@ static void print_live(const struct snapshot *s, const struct live *l, struct st
         l->settings);
 }
 
-static void print_load(const struct snapshot *s, struct str *out)
-{
-    if (snapshot_live(s)) {
-        print_live(s, snapshot_live(s), out);
-        return;
-    }
-    for (int i = 0; i < s->load.lines; i++) {
-        const struct stored_load *l = &s->load.line[i];
-        print_line(out, s->unix_ms,
-                   "%s, %s: %lld requests; TTFT p50 %s p99 %s; ITL p50 %s p99 %s; decode %s tok/s",
-                   l->workload, l->config, (long long)l->requests, figure_seconds(l->ttft.p50).text,
-                   figure_seconds(l->ttft.p99).text, figure_seconds(l->itl.p50).text,
-                   figure_seconds(l->itl.p99).text, figure_number(l->decode_tok_s).text);
-    }
-    if (s->load.lines <= 0) print_line(out, s->unix_ms, "no requests to this model were measured");
-}
-
 static void report_view(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
                         struct str *out)
 {
     const bool came = u->view != t->view;
-    if (u->view == VIEW_HISTORY && (came || s->run_count != t->runs)) {
-        for (int i = 0; i < s->run_count; i++) {
-            const struct run_line *r = &s->run[i];
-            print_line(out, s->unix_ms, "run %lld of %s: %s, %s %s %s", (long long)r->id,
-                       figure_date(r->started_ms).text, r->label[0] ? r->label : r->model, r->kind, r->state,
-                       r->verdict);
-        }
-        if (s->run_count == 0) print_line(out, s->unix_ms, "no runs");
-    }
-    if (u->view == VIEW_ADVICE && came) print_advice(s, out);
-    if (u->view == VIEW_QUALITY && came) print_quality(s, out);
-    if (u->view == VIEW_LOAD && came) print_load(s, out);
-    for (int i = 0; u->view == VIEW_MODEL && came && i < s->summary.groups; i++) {
-        const struct tensor_group *g = &s->summary.group[i];
-        print_line(out, s->unix_ms, "%s: %d of %s, %s, %s", g->name, g->count, g->shape, g->format,
-                   figure_bytes(g->bytes).text);
-    }
+    if (came && u->view == VIEW_ADVICE)
+        print_advice(s, out);
+    else if (came && u->view == VIEW_QUALITY)
+        print_quality(s, out);
+    else if (came && u->view == VIEW_LOAD && snapshot_live(s))
+        print_live(s, snapshot_live(s), out);
+    else if ((came && u->view != VIEW_LOG) || (u->view == VIEW_HISTORY && s->run_count != t->runs))
+        print_list(s, u, out); /* the log is printed as it comes */
     t->view = u->view;
     t->runs = s->run_count;
 }
@@ -304,6 +302,14 @@ static void report_page(struct linear_reported *t, const struct snapshot *s, str
         print_line(out, s->unix_ms, "%s", s->page.line[i].text);
 }
 
+static void print_question(struct str *out, int64_t unix_ms, const struct ui *u)
+{
+    struct str command = { 0 };
+    words_print(&command, &u->question.command, 0);
+    print_line(out, unix_ms, "%s y or n: %s", u->question.text, str_text(&command));
+    str_free(&command);
+}
+
 static void report_questions(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
                              struct str *out)
 {
@@ -312,8 +318,7 @@ static void report_questions(struct linear_reported *t, const struct snapshot *s
     const bool open = f->kind != FORM_CLOSED && f->kind != FORM_PALETTE;
     if (u->confirm_quit && !t->confirm_quit) print_line(out, s->unix_ms, "%s y or n", ui_quit_question(s));
     t->confirm_quit = u->confirm_quit;
-    if (u->question.text[0] && !t->question)
-        print_line(out, s->unix_ms, "%s y or n: qdyno %s", u->question.text, u->question.line);
+    if (u->question.text[0] && !t->question) print_question(out, s->unix_ms, u);
     t->question = u->question.text[0] != '\0';
     if (open && (f->kind != t->form || f->focus != t->focus || strcmp(field->error, t->form_error) != 0)) {
         if (field->error[0] && field->text[0]) print_line(out, s->unix_ms, "%s", field->error);
@@ -496,10 +501,6 @@ int linear_keys(const char *line, const struct ui *u, int *keys, int max)
             key_buffer_add(&t, KEYS[i].key[0]);
             return t.n;
         }
-    if (line[0] > ' ' && !line[1] && key_find(line[0])) { /* a second key of an action */
-        key_buffer_add(&t, line[0]);
-        return t.n;
-    }
     key_buffer_add(&t, key_of_action(DO_PALETTE)->key[0]);
     key_buffer_add_text(&t, line);
     key_buffer_add(&t, UI_KEY_ENTER);

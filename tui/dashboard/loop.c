@@ -159,7 +159,7 @@ enum err_code loop_linear(struct dashboard *d, struct err *why)
         else
             clock_sleep_ns(LINEAR_MS * 1000000LL);
         const bool waiting = d->ui.waiting_to_start || d->s->experiment_starting || d->waiting_count ||
-                             (d->from_queue && d->s->command[0]);
+                             (d->from_queue && d->s->command.n);
         if (!open && !waiting && !dashboard_is_running(d)) d->leaving = true;
         if (d->options->interrupted && *d->options->interrupted) {
             if (d->experiment) experiment_stop(d->experiment);

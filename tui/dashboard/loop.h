@@ -14,7 +14,7 @@
 /* What forms have asked the background for, so that nothing is requested twice. */
 struct form_lookups {
     bool folder_known;             /* `folder` was requested for the form that is open */
-    char folder[JOB_TEXT];         /* path, in the form of struct folder */
+    char folder[FORM_TEXT];        /* path, in the form of struct folder */
     char estimated[2 * FORM_TEXT]; /* model, config line and cursor that estimates were requested for */
     uint64_t checked;              /* form_hash() of the texts that a check was requested for */
 };
@@ -35,22 +35,20 @@ struct dashboard {
     struct theme theme;
     char theme_name[PATH_MAX];     /* name or absolute path */
     struct experiment *experiment; /* running, or the last one that ran here; NULL */
-    struct experiment_state *last; /* what the A/B view shows */
-    bool last_known;
-    struct job pending;       /* starts an experiment when ui.waiting_to_start and nothing is measured */
-    bool was_running;         /* in the last frame */
-    int64_t running_id;       /* what ran when the history was read last; 0: nothing */
-    int64_t runs_ns;          /* when to read the history again, on clock_ns */
-    bool paused_by_hand;      /* not by Ctrl-Z */
-    struct sidebyside *write; /* running, or the last one; NULL */
-    struct series cpu, memory, gpu, decode, prefill;
-    struct load_traffic traffic;
-    enum load_source traffic_of; /* the source of the last values, */
-    double traffic_s;            /* and when they were counted: seconds after its start */
+    struct job pending;            /* starts an experiment when ui.waiting_to_start and nothing is measured */
+    bool was_running;              /* in the last frame */
+    int64_t running_id;            /* what ran when the history was read last; 0: nothing */
+    int64_t runs_ns;               /* when to read the history again, on clock_ns */
+    bool paused_by_hand;           /* not by Ctrl-Z */
+    struct sidebyside *write;      /* running, or the last one; NULL */
+    enum load_source traffic_of;   /* the source of the last values, */
+    double traffic_s;              /* and when they were counted: seconds after its start */
     int64_t traffic_arrived, traffic_tokens;
-    int64_t server_ns; /* when to read the server again, on clock_ns */
-    int64_t series_ns; /* when the series grow again, on clock_ns */
-    int64_t flush_ns;  /* when to flush the spool again, on clock_ns */
+    int64_t server_ns;     /* when to read the server again, on clock_ns */
+    int64_t series_ns;     /* when the series grow again, on clock_ns */
+    int64_t flush_ns;      /* when to flush the spool again, on clock_ns */
+    int64_t known_version; /* of what jobs know, as the snapshot has it */
+    bool known_changed;    /* the snapshot has more than that: events in its log, a page as it fits */
     struct busy_state busy;
     int64_t busy_ns, scan_ns; /* when to look at load and at programs again, on clock_ns */
     int quiet_steps;          /* in a row */

@@ -8,12 +8,7 @@ static const unsigned STARTS = REQUEST_RUN_COMMAND | REQUEST_START_EXPERIMENT;
 
 static struct queued_job job_of(const struct waiting *w)
 {
-    struct queued_job j = { .id = w->id, .since_ms = w->since_ms };
-    const char *line = w->effect.command;
-    if (str_starts(line, "qdyno ")) line += strlen("qdyno ");
-    snprintf(j.line, sizeof j.line, "%s", line);
-    snprintf(j.kind, sizeof j.kind, "%.*s", (int)strcspn(line, " "), line);
-    return j;
+    return (struct queued_job){ .id = w->id, .since_ms = w->since_ms, .command = w->effect.command };
 }
 
 bool queue_takes(struct dashboard *d, const struct effect *e)
@@ -25,7 +20,9 @@ bool queue_takes(struct dashboard *d, const struct effect *e)
     struct waiting *w = &d->waiting[d->waiting_count++];
     *w = (struct waiting){ ++d->waiting_id, clock_unix_ms(), *e };
     w->effect.message[0] = '\0';
-    background_log(d->background, LOG_INFO, "queued as number %d: %s", d->waiting_count, e->command);
+    char line[LIST_CELL];
+    background_log(d->background, LOG_INFO, "queued as number %d: %s", d->waiting_count,
+                   words_shown(&e->command, 0, line, sizeof line));
     dashboard_message(d, false, "queued as number %d, after %s: & shows the queue", d->waiting_count,
                       *first ? first : "the measurement of the machine");
     return true;

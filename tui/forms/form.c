@@ -3,83 +3,42 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
 #include "tui/widgets/widgets.h"
 
 /* To add a form: a kind in enum form_kind (forms.h), a row here, and what accepting it does in
  * action_form_accept() (tui/dashboard/actions_form.c). To add a field: a row of its form; a new kind of value
  * also needs a row in CHECKS (form_check.c), and may have a hint below and suggestions in suggestions.c. */
+/* clang-format off */
 const struct form_description FORMS[FORM_KIND_COUNT] = {
-    [FORM_CLOSED] = { .title = "", .go = "" },
-    [FORM_AB] = { .title = "New A/B",
-                  .go = "start",
-                  .fields = 7,
-                  .field = { { "arm A", ASK_CONFIG },
-                             { "arm B", ASK_CONFIG },
-                             { "workload", ASK_WORKLOAD },
-                             { "arm C", ASK_MORE },
-                             { "quality", ASK_QUALITY },
-                             { "margin", ASK_MARGIN },
-                             { "budget", ASK_BUDGET } } },
-    [FORM_PUSH] = { .title = "Push to a Prometheus Pushgateway",
-                    .go = "push",
-                    .fields = 1,
-                    .field = { { "url", ASK_URL } } },
-    [FORM_MODEL] = { .title = "Choose a model",
-                     .go = "open",
-                     .fields = 1,
-                     .field = { { "file", ASK_MODEL } } },
-    [FORM_FILTER] = { .title = "Filter the history",
-                      .go = "filter",
-                      .fields = 1,
-                      .field = { { "contains", ASK_FILTER } } },
-    [FORM_COMMAND] = { .title = "Run a command",
-                       .go = "run",
-                       .fields = 1,
-                       .field = { { "qdyno", ASK_COMMAND } } },
-    [FORM_PALETTE] = { .title = "Palette", .go = "choose", .fields = 1, .field = { { "find", ASK_TEXT } } },
-    [FORM_QUANTIZE] = { .title = "Write a quantized file",
-                        .go = "start",
-                        .fields = 3,
-                        .field = { { "recipe", ASK_RECIPE }, { "calib", ASK_FILE }, { "file", ASK_OUT } } },
-    [FORM_CALIBRATE] = { .title = "Collect activation statistics",
-                         .go = "start",
-                         .fields = 2,
-                         .field = { { "text", ASK_FILE }, { "file", ASK_OUT } } },
-    [FORM_MODEL_TEXT] = { .title = "Text for this model's quality",
-                          .go = "measure",
-                          .fields = 1,
-                          .field = { { "text", ASK_SCORED } } },
-    [FORM_REPORT] = { .title = "Write a report",
-                      .go = "write",
-                      .fields = 1,
-                      .field = { { "file", ASK_REPORT } } },
-    [FORM_BASELINE] = { .title = "Store the winner as a baseline",
-                        .go = "store",
-                        .fields = 1,
-                        .field = { { "name", ASK_NAME } } },
-    [FORM_TUNE] = { .title = "Search for the best configuration",
-                    .go = "start",
-                    .fields = 3,
-                    .field = { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_LIMIT } } },
-    [FORM_WRITE] = { .title = "Continue a prompt side by side",
-                     .go = "start",
-                     .fields = 3,
-                     .field = { { "prompt", ASK_PROMPT },
-                                { "arm A", ASK_CONFIG },
-                                { "arm B", ASK_CONFIG } } },
-    [FORM_LOAD] = { .title = "Change the running load or server",
-                    .go = "change",
-                    .fields = 1,
-                    .field = { { "setting", ASK_CONFIG } } },
-    [FORM_RESUME] = { .title = "Continue the A/B that is undecided; its blocks count",
-                      .go = "continue",
-                      .fields = 1,
-                      .field = { { "budget", ASK_BUDGET } } },
-    [FORM_SETTING] = { .title = "Change a setting",
-                       .go = "do it",
-                       .fields = 2,
-                       .field = { { "setting", ASK_CONFIG }, { "then", ASK_THEN } } },
+    /* kind          the action whose command equals it, title, what Enter does, fields */
+    [FORM_CLOSED] = { DO_NOTHING, "", "", 0, { { "", ASK_TEXT } } },
+    [FORM_AB] = { DO_NEW_AB, "New A/B", "start", 7,
+        { { "arm A", ASK_CONFIG }, { "arm B", ASK_CONFIG }, { "workload", ASK_WORKLOAD }, { "arm C", ASK_MORE },
+          { "quality", ASK_QUALITY }, { "margin", ASK_MARGIN }, { "budget", ASK_BUDGET } } },
+    [FORM_PUSH] = { DO_PUSH, "Push to a Prometheus Pushgateway", "push", 1, { { "url", ASK_URL } } },
+    [FORM_MODEL] = { DO_MODEL, "Choose a model", "open", 1, { { "file", ASK_MODEL } } },
+    [FORM_FILTER] = { DO_FILTER, "Filter the history", "filter", 1, { { "contains", ASK_FILTER } } },
+    [FORM_COMMAND] = { DO_NOTHING, "Run a command", "run", 1, { { "qdyno", ASK_COMMAND } } },
+    [FORM_PALETTE] = { DO_NOTHING, "Palette", "choose", 1, { { "find", ASK_TEXT } } },
+    [FORM_QUANTIZE] = { DO_QUANTIZE, "Write a quantized file", "start", 3,
+        { { "recipe", ASK_RECIPE }, { "calib", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_CALIBRATE] = { DO_CALIBRATE, "Collect activation statistics", "start", 2,
+        { { "text", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_MODEL_TEXT] = { DO_MODEL_TEXT, "Text for this model's quality", "measure", 1, { { "text", ASK_SCORED } } },
+    [FORM_REPORT] = { DO_REPORT, "Write a report", "write", 1, { { "file", ASK_REPORT } } },
+    [FORM_BASELINE] = { DO_BASELINE, "Store the winner as a baseline", "store", 1, { { "name", ASK_NAME } } },
+    [FORM_TUNE] = { DO_TUNE, "Search for the best configuration", "start", 3,
+        { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_LIMIT } } },
+    [FORM_WRITE] = { DO_WRITE, "Continue a prompt side by side", "start", 3,
+        { { "prompt", ASK_PROMPT }, { "arm A", ASK_CONFIG }, { "arm B", ASK_CONFIG } } },
+    [FORM_LOAD] = { DO_NOTHING, "Change the running load or server", "change", 1, { { "setting", ASK_CONFIG } } },
+    [FORM_RESUME] = { DO_RESUME, "Continue the A/B that is undecided; its blocks count", "continue", 1,
+        { { "budget", ASK_BUDGET } } },
+    [FORM_SETTING] = { DO_APPLY, "Change a setting", "do it", 2,
+        { { "setting", ASK_CONFIG }, { "then", ASK_THEN } } },
 };
+/* clang-format on */
 
 enum form_ask form_asks(const struct form *f)
 {
@@ -99,15 +58,18 @@ static void field_check(struct form *f, int i)
         snprintf(field->error, sizeof field->error, "%s", why.message);
 }
 
-/* The initial text of a field for which the caller gives none. */
-static const char *field_default(enum form_ask ask)
+const char *form_usual(enum form_ask ask, char buf[FORM_USUAL])
 {
-    static const char *const TEXTS[ASK_KINDS] = { [ASK_QUALITY] = "no",
-                                                  [ASK_MARGIN] = "1%",
-                                                  [ASK_BUDGET] = "5m",
-                                                  [ASK_GOAL] = "balanced",
-                                                  [ASK_THEN] = "use" };
-    return TEXTS[ask] ? TEXTS[ask] : "";
+    buf[0] = '\0';
+    switch (ask) {
+    case ASK_QUALITY: return "no";
+    case ASK_GOAL: return goal_name(GOAL_BALANCED);
+    case ASK_THEN: return "use";
+    case ASK_MARGIN: snprintf(buf, FORM_USUAL, "%g%%", 100 * EXPERIMENT_MARGIN); break;
+    case ASK_BUDGET: snprintf(buf, FORM_USUAL, "%gm", EXPERIMENT_BUDGET_S / 60.0); break;
+    default: break;
+    }
+    return buf;
 }
 
 void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM_FIELDS])
@@ -115,8 +77,9 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
     *f = (struct form){ .kind = kind, .chosen = -1 };
     for (int i = 0; i < FORMS[kind].fields; i++) {
         struct form_field *field = &f->field[i];
+        char usual[FORM_USUAL];
         field->cut = !str_put(field->text, sizeof field->text,
-                              texts && texts[i] ? texts[i] : field_default(FORMS[kind].field[i].ask));
+                              texts && texts[i] ? texts[i] : form_usual(FORMS[kind].field[i].ask, usual));
         field->cursor = (int)strlen(field->text);
         field_check(f, i);
     }

@@ -144,15 +144,24 @@ static enum err_code check_budget(const char *text, struct err *why)
     return err_set(why, ERR_USAGE, "expected a time such as 90s, 5m or 1h");
 }
 
-/* "1%" and "0.01" are the same. A margin above 50 % would call almost any two configs equivalent. */
-static enum err_code check_margin(const char *text, struct err *why)
+bool form_ratio(const char *text, double *out)
 {
     double v;
     char number[32];
     const size_t n = strlen(text);
-    snprintf(number, sizeof number, "%.*s", (int)(n && text[n - 1] == '%' ? n - 1 : n), text);
-    const double most = n && text[n - 1] == '%' ? 50 : 0.5;
-    if (str_to_double(number, &v) && v > 0 && v <= most) return ERR_OK;
+    const bool percent = n && text[n - 1] == '%';
+    if (n >= sizeof number) return false;
+    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
+    if (!str_to_double(number, &v)) return false;
+    *out = percent ? v / 100 : v;
+    return true;
+}
+
+/* A margin above 50 % would call almost any two configs equivalent. */
+static enum err_code check_margin(const char *text, struct err *why)
+{
+    double v;
+    if (form_ratio(text, &v) && v > 0 && v <= 0.5) return ERR_OK;
     return err_set(why, ERR_USAGE, "expected a percentage such as 1%% (above 0, at most 50%%)");
 }
 
@@ -194,12 +203,12 @@ static enum err_code check_name(const char *text, struct err *why)
 /* Checks the quotes and that there is a word; what the command means is checked when it starts. */
 static enum err_code check_command(const char *text, struct err *why)
 {
-    enum { WORDS = 64 };
-    char line[FORM_TEXT], *argv[WORDS];
-    int n;
-    snprintf(line, sizeof line, "%s", text);
-    enum err_code rc = shell_words_split(line, argv, WORDS, &n, why);
-    if (!rc && !n) rc = err_set(why, ERR_USAGE, "empty: expected a command such as report ID --out run.html");
+    struct arena arena = { 0 };
+    struct words words = { .arena = &arena };
+    enum err_code rc = words_put_line(&words, text, why);
+    if (!rc && !words.n)
+        rc = err_set(why, ERR_USAGE, "empty: expected a command such as report ID --out run.html");
+    arena_free(&arena);
     return rc;
 }
 
@@ -225,10 +234,17 @@ static enum err_code check_filter(const char *text, struct err *why)
     return db_filter_check(text, why);
 }
 
+static const char COMPARE[] = "compare";
+
 static enum err_code check_then(const char *text, struct err *why)
 {
-    if (!strcmp(text, "use") || !strcmp(text, "compare")) return ERR_OK;
+    if (!strcmp(text, "use") || !strcmp(text, COMPARE)) return ERR_OK;
     return err_set(why, ERR_USAGE, "'%.80s': expected use or compare", text);
+}
+
+bool form_compares(const struct form *f)
+{
+    return f->kind == FORM_SETTING && !strcmp(f->field[1].text, COMPARE);
 }
 
 static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *why) = {

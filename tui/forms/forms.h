@@ -13,80 +13,14 @@
 #include "engine/config/config.h"
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
+#include "tui/forms/action_list.h"
 
 /* ---------------------------------------------------------------- keys (keys.c) */
 
-/* Everything a key can do. The views come in the order of enum view. */
-enum action {
-    DO_NOTHING,
-    DO_VIEW_LIVE,
-    DO_VIEW_AB,
-    DO_VIEW_ADVICE,
-    DO_VIEW_HISTORY,
-    DO_VIEW_MODEL,
-    DO_VIEW_QUALITY,
-    DO_VIEW_LOAD,
-    DO_VIEW_SETTINGS,
-    DO_VIEW_LOG,
-    DO_VIEW_WRITE,
-    DO_TUNE, /* shows the search view; starts a search if none runs */
-    DO_VIEW_JOBS,
-    DO_EARLIER,
-    DO_LATER,
-    DO_SCHEDULE,
-    DO_LOAD_SETTING,
-    DO_NEXT_VIEW,
-    DO_PREVIOUS_VIEW,
-    DO_NEXT_PANE,
-    DO_PREVIOUS_PANE,
-    DO_ZOOM,
-    DO_DETAILS,
-    DO_WRITE,
-    DO_NEW_AB,
-    DO_STOP,
-    DO_RESUME,
-    DO_PAUSE,
-    DO_WAIT_QUIET,
-    DO_LOADED,
-    DO_ADVISE,
-    DO_OPEN,
-    DO_PUSH,
-    DO_MODEL,
-    DO_FILTER,
-    DO_MARK,
-    DO_SORT,
-    DO_REVERSE,
-    DO_DELETE,
-    DO_COMPARE,
-    DO_VERIFY,
-    DO_KERNELS,
-    DO_APPLY,
-    DO_UNDO,
-    DO_BASELINE,
-    DO_REPORT,
-    DO_QUANTIZE,
-    DO_CALIBRATE,
-    DO_MODEL_TEXT,
-    DO_COPY,
-    DO_OUTPUT,
-    DO_UP,
-    DO_DOWN,
-    DO_PAGE_UP,
-    DO_PAGE_DOWN,
-    DO_FIRST,
-    DO_LAST,
-    DO_BACK,
-    DO_COMMAND,
-    DO_PALETTE,
-    DO_MOUSE,
-    DO_THEME,
-    DO_SAVE,
-    DO_REDRAW,
-    DO_SUSPEND,
-    DO_HELP,
-    DO_QUIT,
-    ACTION_COUNT
-};
+/* Everything a key can do. */
+#define ACTION_NAME(name, ...) DO_##name,
+enum action { DO_NOTHING, ACTION_LIST(ACTION_NAME, ACTION_NAME, ACTION_NAME, ACTION_NAME) ACTION_COUNT };
+#undef ACTION_NAME
 
 /* One row per action: the footer, the help and the palette are loops over this table. */
 struct key_binding {
@@ -94,10 +28,10 @@ struct key_binding {
     int key[3];          /* key codes (widgets.h); 0: unused */
     const char *name;    /* the key as printed: "b" */
     const char *label;   /* in the footer; NULL: only in the help */
-    const char *help;    /* one line */
-    const char *command; /* the equivalent command line; NULL: there is none */
-    const char *title;   /* in the palette; NULL: not listed (keys that only move) */
     const char *brief;   /* the label in a narrow footer; NULL: same as label */
+    const char *title;   /* in the palette; NULL: not listed (keys that only move) */
+    const char *help;    /* one line */
+    const char *command; /* an example of the equivalent command line; NULL: there is none */
 };
 extern const struct key_binding KEYS[];
 extern const size_t KEY_COUNT;
@@ -130,12 +64,12 @@ enum form_kind {
     FORM_RESUME,
     FORM_KIND_COUNT
 };
-/* A field holds every config line. COMMAND_TEXT: bytes of a command line with its arguments; what is longer
- * is refused and never cut, because a part of a command is another command. MODEL_PATH: of the path of a
- * model, as in struct experiment_spec. */
-enum { FORM_FIELDS = 7, FORM_TEXT = CONFIG_LINE, COMMAND_TEXT = 4096, MODEL_PATH = 512, FILTER_TEXT = 64 };
-/* The fields of FORM_AB. */
+/* A field holds every config line. MODEL_PATH: of the path of a model, as in struct experiment_spec; a longer
+ * one is refused. */
+enum { FORM_FIELDS = 7, FORM_TEXT = CONFIG_LINE, MODEL_PATH = 512, FILTER_TEXT = 64 };
+/* The fields of FORM_AB, of FORM_QUANTIZE. */
 enum form_ab { AB_A, AB_B, AB_WORKLOAD, AB_MORE, AB_QUALITY, AB_MARGIN, AB_BUDGET };
+enum { QUANTIZE_RECIPE, QUANTIZE_CALIBRATION, QUANTIZE_OUT };
 
 /* The type of a field's value: decides how it is checked and what is suggested. */
 enum form_ask {
@@ -183,6 +117,7 @@ struct form {
 };
 
 struct form_description {
+    enum action action; /* whose command equals the form; DO_NOTHING: none does */
     const char *title;
     const char *go; /* what Enter does: "start" */
     int fields;
@@ -192,6 +127,10 @@ struct form_description {
     } field[FORM_FIELDS];
 };
 extern const struct form_description FORMS[FORM_KIND_COUNT];
+
+/* The usual text of a field, "" none: the budget and the margin are those of an experiment. Returns buf. */
+enum { FORM_USUAL = 24 };
+const char *form_usual(enum form_ask ask, char buf[FORM_USUAL]);
 
 /* Open a form with initial texts; a NULL entry leaves its default, texts NULL leaves all of them. */
 void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM_FIELDS]);
@@ -216,6 +155,12 @@ enum err_code form_check(enum form_ask ask, const char *text, struct err *why);
 
 /* Whether the text of an ASK_QUALITY field asks for no quality measurement. */
 bool form_says_no(const char *text);
+
+/* Whether the answer to ASK_THEN is an A/B of the setting; otherwise it is used from now on. */
+bool form_compares(const struct form *f);
+
+/* "1%" or "0.01" as a ratio. False: it is neither. */
+bool form_ratio(const char *text, double *out);
 
 /* Expand "~/x" to a whole path; other texts are copied. Returns buf. */
 const char *form_path(const char *text, char *buf, size_t size);
@@ -383,7 +328,8 @@ struct suggestion_source {
     const struct line_estimates *estimates;
 };
 
-/* A word to choose, and what it means; the last row of a list has text NULL. */
+/* A word to choose ("": the usual text of its field), and what it means; the last row of a list has text
+ * NULL. */
 struct word_row {
     const char *text, *about;
 };
@@ -396,11 +342,45 @@ void suggestions_make(struct suggestions *out, const struct suggestion_source *s
  * none. */
 bool suggestions_folder(const struct form *f, char *path, size_t size);
 
-/* ---------------------------------------------------------------- shell words (words.c) */
+/* ---------------------------------------------------------------- words of a command (words.c) */
 
-/* Split a line into words in place, as a shell does: blanks separate words, 'single' and "double" quotes
- * group, a backslash quotes the next character. Variables, patterns and pipes are not interpreted. argv[*n]
- * is NULL. ERR_USAGE: an unclosed quote, or more than max - 1 words. */
+/* The argument vector of a command: words of any number and length. What is started and what is shown are the
+ * same words, so no buffer cuts them and nothing splits them again. Their texts belong to the arena: a copy
+ * of the struct is a copy of the command, and ends with the arena. */
+struct words {
+    struct arena *arena; /* set before the first word */
+    const char **argv;   /* ends with NULL; argv[0] is "qdyno"; NULL: there is no command */
+    int n, room;
+    int second;  /* the word with which a second command begins, for people only; 0: there is one command */
+    bool failed; /* memory ran out: incomplete */
+};
+
+void words_put(struct words *w, const char *word);
+void words_printf(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* one word */
+/* One word: `before`, then a path with ~ expanded. */
+void words_put_path(struct words *w, const char *before, const char *path);
+/* Several words. */
+#define WORDS_PUT(w, ...)                                                                                    \
+    words_put_list(w, (const char *const[]){ __VA_ARGS__ }, COUNT_OF(((const char *const[]){ __VA_ARGS__ })))
+void words_put_list(struct words *w, const char *const word[], size_t n);
+
+const char *words_at(const struct words *w, int i);               /* "" behind the last one */
+bool words_have(const struct words *w, const char *word);         /* behind the program's name */
+const char *words_value(const struct words *w, const char *flag); /* the word after `flag`; NULL: none */
+const char *words_made(const struct words *w);                    /* the file that it writes; NULL: none */
+bool words_run(const struct words *w, const char *command);       /* is it this command of qdyno? */
+
+/* Append the words from `from` on as a line that a shell reads back as the same words. */
+void words_print(struct str *out, const struct words *w, int from);
+/* The same into a buffer, for a row of the screen: cut where it is full. Returns buf. */
+const char *words_shown(const struct words *w, int from, char *buf, size_t size);
+
+/* Split a line that a person typed into words, and append them, as a shell does: blanks separate words,
+ * 'single' and "double" quotes group, a backslash quotes the next character. Variables, patterns and pipes
+ * are not interpreted. ERR_USAGE: an unclosed quote. */
+enum err_code words_put_line(struct words *out, const char *line, struct err *why);
+/* The same in place, for a fixed number of words. argv[*n] is NULL. ERR_USAGE: also for more than max - 1
+ * words. */
 enum err_code shell_words_split(char *line, char **argv, int max, int *n, struct err *why);
 
 #endif

@@ -430,7 +430,7 @@ const struct word_row WORKLOADS[] = {
     { NULL },
 };
 static const struct word_row BUDGETS[] = { { "1m", "a first impression" },
-                                           { "5m", "usual" },
+                                           { "", "usual" },
                                            { "10m", "for small differences" },
                                            { "30m", "for differences close to the noise" },
                                            { NULL } };
@@ -442,7 +442,7 @@ static const struct word_row SEARCH_BUDGETS[] = { { "2m",
                                                   { "30m", "large models, or candidates that hardly differ" },
                                                   { NULL } };
 static const struct word_row MARGINS[] = { { "0.5%", "for regressions" },
-                                           { "1%", "usual" },
+                                           { "", "usual" },
                                            { "3%", "what a user might notice" },
                                            { "5%", "coarse, with an earlier answer" },
                                            { NULL } };
@@ -489,10 +489,14 @@ static void suggest_rows(struct builder *m, const struct word_row *rows)
 {
     word_is_whole_text(m);
     bool whole = false;
-    for (const struct word_row *r = rows; r->text; r++) whole |= !strcmp(r->text, m->word);
+    char usual[FORM_USUAL];
+    const char *otherwise = form_usual(form_asks(m->source->form), usual); /* the text of a row without one */
+    for (const struct word_row *r = rows; r->text; r++)
+        whole |= !strcmp(*r->text ? r->text : otherwise, m->word);
     for (const struct word_row *r = rows; r->text; r++) {
-        if (!whole && !text_contains(r->text, m->word)) continue;
-        struct suggestion *c = suggestion_add(m, r->text, false);
+        const char *text = *r->text ? r->text : otherwise;
+        if (!whole && !text_contains(text, m->word)) continue;
+        struct suggestion *c = suggestion_add(m, text, false);
         if (c) snprintf(c->about, sizeof c->about, "%s", r->about);
     }
 }

@@ -34,6 +34,35 @@ int form_budget_field(enum form_kind kind)
     return kind == FORM_AB ? (int)AB_BUDGET : kind == FORM_RESUME ? 0 : -1;
 }
 
+void experiment_spec_usual(struct experiment_spec *out, enum busy_mode when_busy)
+{
+    *out = (struct experiment_spec){ .arms = 2,
+                                     .margin = EXPERIMENT_MARGIN,
+                                     .wait_quiet_s = when_busy == BUSY_WAIT ? WAIT_QUIET_S : 0,
+                                     .estimand = when_busy == BUSY_LOADED ? ESTIMAND_LOADED : 0,
+                                     .seed = (uint64_t)clock_unix_ms() };
+}
+
+enum err_code form_experiment(struct experiment_spec *out, const struct form *f, const char *model,
+                              enum busy_mode when_busy, struct err *why)
+{
+    static const enum form_ab ARMS[] = { AB_A, AB_B, AB_MORE };
+    double seconds;
+    experiment_spec_usual(out, when_busy);
+    if (str_to_seconds(f->field[form_budget_field(f->kind)].text, &seconds)) out->budget_s = seconds;
+    out->resume_id = f->about;
+    if (f->kind == FORM_RESUME) return ERR_OK;
+    out->arms = f->field[AB_MORE].text[0] ? 3 : 2;
+    (void)form_ratio(f->field[AB_MARGIN].text, &out->margin); /* else the usual one */
+    enum err_code rc = workload_parse(&out->workload, f->field[AB_WORKLOAD].text, why);
+    /* training starts from random weights, without a model file */
+    if (!rc && !out->workload.train && !str_put(out->model, sizeof out->model, model))
+        rc = err_set(why, ERR_USAGE, "the path of the model has more than %d bytes", MODEL_PATH - 1);
+    for (int arm = 0; !rc && arm < out->arms; arm++)
+        rc = config_parse(&out->config[arm], f->field[ARMS[arm]].text, why);
+    return rc;
+}
+
 const struct experiment_forecast *form_forecast(const struct ui *u, const struct snapshot *s)
 {
     const bool about_it = form_budget_field(u->form.kind) >= 0 &&

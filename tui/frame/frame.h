@@ -88,6 +88,7 @@ struct load_traffic {
 struct log_line {
     int64_t unix_ms;
     enum log_level level;
+    bool disturbed; /* it says what disturbed a block */
     char text[400];
 };
 
@@ -109,11 +110,10 @@ struct recent_run {
 /* A job that runs, or that waits for the ones before it. */
 enum { QUEUED_JOBS = 12 };
 struct queued_job {
-    int64_t id;              /* 0: it runs now */
-    char kind[16];           /* the command: "ab" "quantize" */
-    char line[COMMAND_TEXT]; /* the command line, without "qdyno" */
-    int64_t run_id;          /* 0: not stored yet, or none */
-    int64_t since_ms;        /* unix time when it was queued, or began */
+    int64_t id;           /* 0: it runs now */
+    struct words command; /* no words: the running experiment, see job_command() */
+    int64_t run_id;       /* 0: not stored yet, or none */
+    int64_t since_ms;     /* unix time when it was queued, or began */
 };
 
 /* Progress of a running command, from a line it wrote under --progress=json. */
@@ -122,29 +122,37 @@ struct task_progress {
     char unit[24], text[120];
 };
 
-/* The facts of one frame. */
+/* The facts of one frame. The drawing thread writes the first part, and it stays from frame to frame; from
+ * `machine_known` on it is what background jobs know, copied when a job has changed it. */
 struct snapshot {
     int64_t unix_ms;
-    bool machine_known; /* false until the background has detected the machine */
-    struct machine machine;
-    struct machine_ceilings ceilings;
-    bool ceilings_known;
     double sensor[METRIC_SENSOR_COUNT];
     int cores;
     double core_busy[SNAPSHOT_CORES];
     struct series cpu, memory, gpu, decode, prefill;
+    double own_cost_ratio; /* CPU time of UI and sampler as a share of one core; NAN unknown */
+    bool experiment_known;
+    bool experiment_live; /* runs in this process; otherwise it was loaded from the database */
+    struct experiment_state experiment;
+    bool write_known; /* a side-by-side continuation runs or has run */
+    struct sidebyside_state write;
+    enum load_source load_source; /* what the load view shows instead of stored results */
+    struct load_traffic traffic;  /* of load_source */
+    int queued;                   /* waiting jobs, the next one first */
+    struct queued_job queue[QUEUED_JOBS];
+    bool queue_restorable; /* u puts the job back that was removed last */
+
+    bool machine_known; /* false until the background has detected the machine */
+    struct machine machine;
+    struct machine_ceilings ceilings;
+    bool ceilings_known;
     char model_path[MODEL_PATH];
     struct model_shape model; /* arch "" when there is none or it cannot be read */
     char model_error[256];
     struct model_summary summary; /* groups 0: none */
-    bool experiment_known;
-    bool experiment_live;     /* runs in this process; otherwise it was loaded from the database */
-    bool experiment_starting; /* requested; its database is being opened */
-    struct experiment_state experiment;
+    bool experiment_starting;     /* requested; its database is being opened */
     double decode_limit[EXPERIMENT_ARMS],
         prefill_limit[EXPERIMENT_ARMS]; /* roofline limits of this machine in tokens/s, NAN unknown */
-    bool write_known;                   /* a side-by-side continuation runs or has run */
-    struct sidebyside_state write;
     int advice_count;
     struct advice advice[SNAPSHOT_ADVICE];
     /* Advice whose rate is hardly known: the last row stands for all of it and is the best-ranked of it. 0:
@@ -160,16 +168,13 @@ struct snapshot {
     struct quality_results quality;
     struct sensitivity sensitivity;
     struct load_results load;
-    enum load_source load_source; /* what the load view shows instead of stored results */
     struct server_watch server;
-    struct load_traffic traffic; /* of load_source */
     int log_count;
     struct log_line log[SNAPSHOT_LOG]; /* oldest first */
     struct busy_state busy;
-    double own_cost_ratio; /* CPU time of UI and sampler as a share of one core; NAN unknown */
-    int spool_count;       /* pushes waiting for the network, -1 unknown */
+    int spool_count; /* pushes waiting for the network, -1 unknown */
     bool pushing;
-    char command[160];          /* the command line that runs in the background; "" none */
+    struct words command;       /* that runs in the background; n 0: none. Lives as long as the dashboard */
     int64_t command_started_ms; /* unix time */
     bool task_known;            /* that command has reported progress */
     bool task_cancelled;        /* it was asked to stop */
@@ -181,9 +186,6 @@ struct snapshot {
     struct recent_run recent[RECENT_RUNS];
     struct setting_effects effects; /* of settings on this model and machine */
     struct text_page page;          /* the newest one */
-    int queued;                     /* waiting jobs, the next one first */
-    struct queued_job queue[QUEUED_JOBS];
-    bool queue_restorable; /* u puts the job back that was removed last */
     /* the file quantized last here, its source, and its recipe as a config line of the source; "" none */
     char written[MODEL_PATH], written_from[MODEL_PATH], written_recipe[CONFIG_LINE];
     char applied[CONFIG_LINE];                   /* the config line applied to the model, "" none */
@@ -235,6 +237,8 @@ bool snapshot_waits_quiet(const struct snapshot *s);
 
 /* What runs now, as a job; false: nothing does. */
 bool snapshot_running_job(const struct snapshot *s, struct queued_job *out);
+/* The command of a job. */
+void job_command(struct words *out, const struct snapshot *s, const struct queued_job *j);
 
 /* The load or server that runs now; NULL with LOAD_OF_NONE. */
 const struct live *snapshot_live(const struct snapshot *s);
@@ -381,12 +385,11 @@ const char *pane_name(enum view view, int pane); /* "" when there is no such pan
 
 /* A command that cannot be undone and waits for a yes. */
 struct question {
-    char text[400];          /* "" none */
-    char line[COMMAND_TEXT]; /* the command line without "qdyno" */
-    char makes[MODEL_PATH];  /* the file that it writes, "" none */
+    char text[400]; /* "" none */
+    struct words command;
 };
 
-enum { MARKED = 2, DELETED = 32 };
+enum { MARKED = 2, DELETED = 32, WAIT_QUIET_S = 600 };
 
 /* What the person looks at and types. */
 struct ui {
@@ -422,7 +425,8 @@ struct ui {
     bool until_quiet;         /* the experiment is paused until the machine is quiet */
     bool waiting_to_start;    /* an A/B was requested and begins when the probe is over */
     char push_url[FORM_TEXT]; /* address of the last push, "" none */
-    char made[MODEL_PATH];    /* the model file quantized last, "" none */
+    char made[FORM_TEXT];     /* the model file quantized last, "" none */
+    struct arena texts; /* of the commands that were started or asked about: they share it until the end */
     const char *default_arm[2],
         *default_workload; /* of the command line, for the next A/B; NULL: not given */
     const char *db_path;   /* of the command line; NULL: a shell uses the same database without a flag */
@@ -474,8 +478,6 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s);
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune);
 /* Whether that run is an A/B that ended without a verdict: it continues with more time. */
 bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s);
-/* The state of struct stopped_run for such an A/B. */
-extern const char RUN_UNDECIDED[];
 /* Whether the candidate of the search on screen is the configuration that is applied to the model. */
 bool tune_is_applied(const struct snapshot *s);
 /* The style of a candidate: excluded, current, leading. */
@@ -510,6 +512,13 @@ const struct experiment_forecast *form_forecast(const struct ui *u, const struct
 /* The field with the budget of the form; -1: it has none that a forecast is about. */
 int form_budget_field(enum form_kind kind);
 
+/* What FORM_AB or FORM_RESUME asks for; the quality of FORM_AB is left out. Errors: those of the parsers,
+ * which the fields also show. */
+enum err_code form_experiment(struct experiment_spec *out, const struct form *f, const char *model,
+                              enum busy_mode when_busy, struct err *why);
+/* An experiment with usual values, before its arms are known. */
+void experiment_spec_usual(struct experiment_spec *out, enum busy_mode when_busy);
+
 /* A configuration that runs on the model and differs from `other` ("default", or a config line), for the next
  * A/B and for the commands on screen; proposed_method(): one whose answers differ. "threads=1", which runs on
  * any model, while the model is not read. Borrowed. */
@@ -517,31 +526,28 @@ const char *proposed_line(const struct snapshot *s, const char *other);
 const char *proposed_method(const struct snapshot *s);
 
 /* Why an action is impossible now, "" when it is possible. Shown when its key is pressed; the footer dims
- * impossible actions. Returns buf. */
-const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
-                           size_t size);
+ * impossible actions. */
+const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s);
+
+/* The view that an action shows, -1: none. */
+int action_view(enum action action);
 
 /* Whether it is impossible because the dashboard was started with --read-only: it never becomes possible. */
 bool refused_by_read_only(enum action action, const struct ui *u, const struct snapshot *s);
 
-/* The command line that does the same as the action with the values on screen; "" when there is none, or when
- * it does not fit into buf: it is never cut. Returns buf. */
-const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
-                               size_t size);
+/* The command that does the same as the action, with the values on screen; no words when there is none. The
+ * others: as the experiment on screen; the memory of the contexts that view 5 shows, and the experts of a
+ * text, for the model on screen; as what is on screen or typed into the form. */
+void equivalent_command(struct words *out, enum action action, const struct ui *u, const struct snapshot *s);
+void experiment_command(struct words *out, const struct snapshot *s);
+void memory_command(struct words *out, const struct snapshot *s);
+void experts_command(struct words *out, const struct snapshot *s);
+void screen_command(struct words *out, const struct ui *u, const struct snapshot *s);
 
-/* The memory of the contexts that view 5 shows, and the experts of a text, for the model on screen. Return
- * buf. */
-const char *memory_command(const struct snapshot *s, char *buf, size_t size);
-const char *experts_command(const struct snapshot *s, char *buf, size_t size);
-
-/* A command of this dashboard as a person can run it in a shell: with the database that the dashboard uses.
- * "" when it does not fit. Returns buf. */
-const char *command_for_shell(const struct ui *u, const char *command, char *buf, size_t size);
-
-/* The command line of the experiment on screen. Returns buf. */
-const char *experiment_command(const struct snapshot *s, char *buf, size_t size);
-
-/* The command line that does the same as what is on screen or typed into the form; "" none. Returns buf. */
-const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size);
+/* Append a command of this dashboard as a person can run it in a shell: with the database that the dashboard
+ * uses. Nothing for no words. */
+void command_print(struct str *out, const struct ui *u, const struct words *command);
+/* The command of the screen, for a row of the screen: cut where buf is full. Returns buf. */
+const char *screen_command_shown(const struct ui *u, const struct snapshot *s, char *buf, size_t size);
 
 #endif

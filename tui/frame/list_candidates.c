@@ -4,10 +4,8 @@
 
 #include "tui/frame/list_cells.h"
 
-int candidate_count(const struct snapshot *s)
-{
-    return s->tune.rows;
-}
+/* clang-format off */
+COUNT_CELL(candidate_count, s->tune.rows)
 
 /* What is measured now, and the best candidate so far. */
 TEXT_OF(candidate_mark)
@@ -17,11 +15,7 @@ TEXT_OF(candidate_mark)
     return put_text(buf, size, now ? "●" : &t->row[i] == tune_watch_leader(t) ? "▸" : "");
 }
 
-TEXT_OF(candidate_config)
-{
-    snprintf(buf, size, "%s%s", s->tune.row[i].config, s->tune.row[i].is_current ? " (current)" : "");
-    return buf;
-}
+PRINT_CELL(candidate_config, "%s%s", s->tune.row[i].config, s->tune.row[i].is_current ? " (current)" : "")
 
 TEXT_OF(candidate_rate_text)
 {
@@ -37,20 +31,9 @@ bool candidate_no_interval(const struct snapshot *s)
     return true;
 }
 
-VALUE_OF(candidate_rate)
-{
-    return s->tune.row[i].timings ? s->tune.row[i].rate : (double)NAN;
-}
-
-TEXT_OF(candidate_memory)
-{
-    return put_text(buf, size, figure_bytes(s->tune.row[i].bytes).text);
-}
-
-VALUE_OF(candidate_bytes)
-{
-    return s->tune.row[i].bytes >= 0 ? (double)s->tune.row[i].bytes : (double)NAN;
-}
+VALUE_CELL(candidate_rate, s->tune.row[i].timings ? s->tune.row[i].rate : (double)NAN)
+COPY_CELL(candidate_memory, figure_bytes(s->tune.row[i].bytes).text)
+VALUE_CELL(candidate_bytes, s->tune.row[i].bytes >= 0 ? (double)s->tune.row[i].bytes : (double)NAN)
 
 /* A cross where the loss or something else rules the candidate out. */
 TEXT_OF(candidate_loss_text)
@@ -61,17 +44,11 @@ TEXT_OF(candidate_loss_text)
     return buf;
 }
 
-VALUE_OF(candidate_loss)
-{
-    return s->tune.row[i].kld;
-}
-
-STYLE_OF(candidate_style)
-{
-    return tune_row_style(&s->tune, i);
-}
+VALUE_CELL(candidate_loss, s->tune.row[i].kld)
+STYLE_CELL(candidate_style, tune_row_style(&s->tune, i))
 
 STYLE_OF(candidate_loss_style)
 {
     return s->tune.row[i].excluded[0] ? (unsigned)ROLE_WORSE : candidate_style(u, s, i);
 }
+/* clang-format on */

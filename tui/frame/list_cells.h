@@ -5,6 +5,7 @@
 
 #include "tui/frame/frame.h"
 
+/* clang-format off */
 /* Every function of a column takes the same arguments, and most need only some of them. */
 #define UNUSED __attribute__((unused))
 #define TEXT_OF(name)                                                                                        \
@@ -12,6 +13,16 @@
                      char *buf UNUSED, size_t size UNUSED)
 #define STYLE_OF(name) unsigned name(const struct ui *u UNUSED, const struct snapshot *s UNUSED, int i UNUSED)
 #define VALUE_OF(name) double name(const struct snapshot *s UNUSED, int i)
+
+/* Most of them are one expression: a text of the snapshot; one that is formatted, or copied because it is not
+ * kept; a value; a style; the number of items. */
+#define TEXT_CELL(name, text)   TEXT_OF(name) { return (text); }
+#define PRINT_CELL(name, ...)   TEXT_OF(name) { snprintf(buf, size, __VA_ARGS__); return buf; }
+#define COPY_CELL(name, text)   TEXT_OF(name) { return put_text(buf, size, text); }
+#define VALUE_CELL(name, value) VALUE_OF(name) { return (value); }
+#define STYLE_CELL(name, style) STYLE_OF(name) { return (style); }
+#define COUNT_CELL(name, count) int name(const struct snapshot *s UNUSED) { return (count); }
+/* clang-format on */
 
 static inline const char *put_text(char *buf, size_t size, const char *text)
 {

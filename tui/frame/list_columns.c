@@ -9,15 +9,9 @@
 #include "advisor/experiment/experiment.h"
 #include "tui/frame/list_cells.h"
 
-static STYLE_OF(dim)
-{
-    return ROLE_DIM;
-}
-
-static STYLE_OF(bold)
-{
-    return ROLE_TEXT | STYLE_BOLD;
-}
+/* clang-format off */
+static STYLE_CELL(dim, ROLE_DIM)
+static STYLE_CELL(bold, ROLE_TEXT | STYLE_BOLD)
 
 /* ---------------------------------------------------------------- history */
 
@@ -31,78 +25,27 @@ struct mark run_mark(const struct run_line *r)
     return (struct mark){ "●", r->state, ROLE_TITLE };
 }
 
-static int run_count(const struct snapshot *s)
-{
-    return s->run_count;
-}
+static COUNT_CELL(run_count, s->run_count)
 
 static int64_t run_key(const struct snapshot *s, int i)
 {
     return s->run[i].id;
 }
 
-static TEXT_OF(run_marked)
-{
-    return put_text(buf, size, ui_mark(u, s->run[i].id) ? "◆" : "");
-}
-
-static STYLE_OF(run_marked_style)
-{
-    return ui_mark(u, s->run[i].id) ? ROLE_KEY | STYLE_BOLD : (unsigned)ROLE_DIM;
-}
-
-static TEXT_OF(run_number)
-{
-    snprintf(buf, size, "%" PRId64, s->run[i].id);
-    return buf;
-}
-
-static VALUE_OF(run_id)
-{
-    return (double)s->run[i].id;
-}
-
-static TEXT_OF(run_started)
-{
-    return put_text(buf, size, figure_date(s->run[i].started_ms).text);
-}
+static COPY_CELL(run_marked, ui_mark(u, s->run[i].id) ? "◆" : "")
+static STYLE_CELL(run_marked_style, ui_mark(u, s->run[i].id) ? ROLE_KEY | STYLE_BOLD : (unsigned)ROLE_DIM)
+static PRINT_CELL(run_number, "%" PRId64, s->run[i].id)
+static VALUE_CELL(run_id, (double)s->run[i].id)
+static COPY_CELL(run_started, figure_date(s->run[i].started_ms).text)
 
 /* Narrow screens show no time. */
-static TEXT_OF(run_day)
-{
-    snprintf(buf, size, "%.5s", figure_date(s->run[i].started_ms).text);
-    return buf;
-}
-
-static VALUE_OF(run_time)
-{
-    return (double)s->run[i].started_ms;
-}
-
-static TEXT_OF(run_kind)
-{
-    return s->run[i].kind;
-}
-
-static TEXT_OF(run_arms)
-{
-    return s->run[i].label[0] ? s->run[i].label : s->run[i].model;
-}
-
-static TEXT_OF(run_model)
-{
-    return s->run[i].model;
-}
-
-static TEXT_OF(run_workload)
-{
-    return s->run[i].workload;
-}
-
-static VALUE_OF(run_effect)
-{
-    return s->run[i].effect_ratio > 0 ? s->run[i].effect_ratio : (double)NAN;
-}
+static PRINT_CELL(run_day, "%.5s", figure_date(s->run[i].started_ms).text)
+static VALUE_CELL(run_time, (double)s->run[i].started_ms)
+static TEXT_CELL(run_kind, s->run[i].kind)
+static TEXT_CELL(run_arms, s->run[i].label[0] ? s->run[i].label : s->run[i].model)
+static TEXT_CELL(run_model, s->run[i].model)
+static TEXT_CELL(run_workload, s->run[i].workload)
+static VALUE_CELL(run_effect, s->run[i].effect_ratio > 0 ? s->run[i].effect_ratio : (double)NAN)
 
 static TEXT_OF(run_effect_text)
 {
@@ -117,28 +60,13 @@ static TEXT_OF(run_verdict)
     return buf;
 }
 
-static STYLE_OF(run_verdict_style)
-{
-    return run_mark(&s->run[i]).role;
-}
+static STYLE_CELL(run_verdict_style, run_mark(&s->run[i]).role)
 
 /* ---------------------------------------------------------------- advice */
 
-static int advice_count(const struct snapshot *s)
-{
-    return s->advice_count;
-}
-
-static TEXT_OF(advice_number)
-{
-    snprintf(buf, size, "%d", i + 1);
-    return buf;
-}
-
-static TEXT_OF(advice_line)
-{
-    return s->advice[i].line;
-}
+static COUNT_CELL(advice_count, s->advice_count)
+static PRINT_CELL(advice_number, "%d", i + 1)
+static TEXT_CELL(advice_line, s->advice[i].line)
 
 static TEXT_OF(advice_decode)
 {
@@ -149,93 +77,26 @@ static TEXT_OF(advice_decode)
     return buf;
 }
 
-static TEXT_OF(advice_evidence)
-{
-    return s->advice[i].decode.runs ? "measured" : "predicted";
-}
-
-static STYLE_OF(advice_evidence_style)
-{
-    return s->advice[i].decode.runs ? ROLE_BETTER : ROLE_TEXT;
-}
-
-static VALUE_OF(advice_rate)
-{
-    return advice_decode_rate(&s->advice[i], NULL).estimate;
-}
-
-static TEXT_OF(advice_prefill)
-{
-    return put_text(buf, size, figure_number(s->advice[i].prediction.prefill_tok_s).text);
-}
-
-static VALUE_OF(advice_prefill_rate)
-{
-    return s->advice[i].prediction.prefill_tok_s;
-}
-
-static TEXT_OF(advice_memory)
-{
-    return put_text(buf, size, figure_bytes(s->advice[i].prediction.plan.total).text);
-}
-
-static VALUE_OF(advice_bytes)
-{
-    return (double)s->advice[i].prediction.plan.total;
-}
-
-static TEXT_OF(advice_fits)
-{
-    return s->advice[i].prediction.fits ? "yes" : "✕ no";
-}
-
-static STYLE_OF(advice_fits_style)
-{
-    return s->advice[i].prediction.fits ? ROLE_TEXT : ROLE_WORSE;
-}
+static TEXT_CELL(advice_evidence, s->advice[i].decode.runs ? "measured" : "predicted")
+static STYLE_CELL(advice_evidence_style, s->advice[i].decode.runs ? ROLE_BETTER : ROLE_TEXT)
+static VALUE_CELL(advice_rate, advice_decode_rate(&s->advice[i], NULL).estimate)
+static COPY_CELL(advice_prefill, figure_number(s->advice[i].prediction.prefill_tok_s).text)
+static VALUE_CELL(advice_prefill_rate, s->advice[i].prediction.prefill_tok_s)
+static COPY_CELL(advice_memory, figure_bytes(s->advice[i].prediction.plan.total).text)
+static VALUE_CELL(advice_bytes, (double)s->advice[i].prediction.plan.total)
+static TEXT_CELL(advice_fits, s->advice[i].prediction.fits ? "yes" : "✕ no")
+static STYLE_CELL(advice_fits_style, s->advice[i].prediction.fits ? ROLE_TEXT : ROLE_WORSE)
 
 /* ---------------------------------------------------------------- tensors */
 
-static int group_count(const struct snapshot *s)
-{
-    return s->summary.groups;
-}
-
-static TEXT_OF(group_name)
-{
-    return s->summary.group[i].name;
-}
-
-static TEXT_OF(group_times)
-{
-    snprintf(buf, size, "x%d", s->summary.group[i].count);
-    return buf;
-}
-
-static VALUE_OF(group_number)
-{
-    return s->summary.group[i].count;
-}
-
-static TEXT_OF(group_format)
-{
-    return s->summary.group[i].format;
-}
-
-static TEXT_OF(group_shape)
-{
-    return s->summary.group[i].shape;
-}
-
-static TEXT_OF(group_size)
-{
-    return put_text(buf, size, figure_bytes(s->summary.group[i].bytes).text);
-}
-
-static VALUE_OF(group_bytes)
-{
-    return (double)s->summary.group[i].bytes;
-}
+static COUNT_CELL(group_count, s->summary.groups)
+static TEXT_CELL(group_name, s->summary.group[i].name)
+static PRINT_CELL(group_times, "x%d", s->summary.group[i].count)
+static VALUE_CELL(group_number, s->summary.group[i].count)
+static TEXT_CELL(group_format, s->summary.group[i].format)
+static TEXT_CELL(group_shape, s->summary.group[i].shape)
+static COPY_CELL(group_size, figure_bytes(s->summary.group[i].bytes).text)
+static VALUE_CELL(group_bytes, (double)s->summary.group[i].bytes)
 
 static TEXT_OF(group_share)
 {
@@ -245,37 +106,14 @@ static TEXT_OF(group_share)
 
 /* ---------------------------------------------------------------- quality of methods */
 
-static int quality_count(const struct snapshot *s)
-{
-    return s->quality.count;
-}
-
-static TEXT_OF(quality_config)
-{
-    return s->quality.line[i].config;
-}
-
-static TEXT_OF(quality_reference)
-{
-    return s->quality.line[i].reference;
-}
-
-static TEXT_OF(quality_kld)
-{
-    snprintf(buf, size, "%.3g", s->quality.line[i].kld.estimate);
-    return buf;
-}
+static COUNT_CELL(quality_count, s->quality.count)
+static TEXT_CELL(quality_config, s->quality.line[i].config)
+static TEXT_CELL(quality_reference, s->quality.line[i].reference)
+static PRINT_CELL(quality_kld, "%.3g", s->quality.line[i].kld.estimate)
 
 /* Losses on another text have no place in the order. */
-static VALUE_OF(quality_loss)
-{
-    return s->quality.line[i].foreign ? (double)NAN : s->quality.line[i].kld.estimate;
-}
-
-static STYLE_OF(quality_style)
-{
-    return s->quality.line[i].foreign ? ROLE_DIM : ROLE_TEXT;
-}
+static VALUE_CELL(quality_loss, s->quality.line[i].foreign ? (double)NAN : s->quality.line[i].kld.estimate)
+static STYLE_CELL(quality_style, s->quality.line[i].foreign ? ROLE_DIM : ROLE_TEXT)
 
 static TEXT_OF(quality_bounds)
 {
@@ -292,10 +130,7 @@ static TEXT_OF(quality_top1)
     return buf;
 }
 
-static VALUE_OF(quality_same)
-{
-    return s->quality.line[i].top1.estimate;
-}
+static VALUE_CELL(quality_same, s->quality.line[i].top1.estimate)
 
 static TEXT_OF(quality_ppl)
 {
@@ -304,20 +139,9 @@ static TEXT_OF(quality_ppl)
     return buf;
 }
 
-static VALUE_OF(quality_perplexity)
-{
-    return s->quality.line[i].ppl.estimate;
-}
-
-static TEXT_OF(quality_change)
-{
-    return put_text(buf, size, figure_change(log(s->quality.line[i].ppl_ratio.estimate)).text);
-}
-
-static VALUE_OF(quality_ratio)
-{
-    return s->quality.line[i].ppl_ratio.estimate;
-}
+static VALUE_CELL(quality_perplexity, s->quality.line[i].ppl.estimate)
+static COPY_CELL(quality_change, figure_change(log(s->quality.line[i].ppl_ratio.estimate)).text)
+static VALUE_CELL(quality_ratio, s->quality.line[i].ppl_ratio.estimate)
 
 /* ---------------------------------------------------------------- requests */
 
@@ -326,73 +150,22 @@ static int load_count(const struct snapshot *s)
     return snapshot_live(s) ? 0 : s->load.lines; /* what runs is shown in its place */
 }
 
-static TEXT_OF(load_workload)
-{
-    return s->load.line[i].workload;
-}
-
-static TEXT_OF(load_config)
-{
-    return s->load.line[i].config;
-}
-
-static TEXT_OF(load_number)
-{
-    snprintf(buf, size, "%" PRId64, s->load.line[i].requests);
-    return buf;
-}
-
-static VALUE_OF(load_requests)
-{
-    return (double)s->load.line[i].requests;
-}
-
-static TEXT_OF(load_ttft_text)
-{
-    return put_text(buf, size, figure_seconds(s->load.line[i].ttft.p50).text);
-}
-
-static VALUE_OF(load_ttft)
-{
-    return s->load.line[i].ttft.p50;
-}
-
-static TEXT_OF(load_itl_text)
-{
-    return put_text(buf, size, figure_seconds(s->load.line[i].itl.p50).text);
-}
-
-static VALUE_OF(load_itl)
-{
-    return s->load.line[i].itl.p50;
-}
-
-static TEXT_OF(load_prefill_text)
-{
-    return put_text(buf, size, figure_number(s->load.line[i].prefill_tok_s).text);
-}
-
-static VALUE_OF(load_prefill)
-{
-    return s->load.line[i].prefill_tok_s;
-}
-
-static TEXT_OF(load_decode_text)
-{
-    return put_text(buf, size, figure_number(s->load.line[i].decode_tok_s).text);
-}
-
-static VALUE_OF(load_decode)
-{
-    return s->load.line[i].decode_tok_s;
-}
+static TEXT_CELL(load_workload, s->load.line[i].workload)
+static TEXT_CELL(load_config, s->load.line[i].config)
+static PRINT_CELL(load_number, "%" PRId64, s->load.line[i].requests)
+static VALUE_CELL(load_requests, (double)s->load.line[i].requests)
+static COPY_CELL(load_ttft_text, figure_seconds(s->load.line[i].ttft.p50).text)
+static VALUE_CELL(load_ttft, s->load.line[i].ttft.p50)
+static COPY_CELL(load_itl_text, figure_seconds(s->load.line[i].itl.p50).text)
+static VALUE_CELL(load_itl, s->load.line[i].itl.p50)
+static COPY_CELL(load_prefill_text, figure_number(s->load.line[i].prefill_tok_s).text)
+static VALUE_CELL(load_prefill, s->load.line[i].prefill_tok_s)
+static COPY_CELL(load_decode_text, figure_number(s->load.line[i].decode_tok_s).text)
+static VALUE_CELL(load_decode, s->load.line[i].decode_tok_s)
 
 /* ---------------------------------------------------------------- log */
 
-static int log_count(const struct snapshot *s)
-{
-    return s->log_count;
-}
+static COUNT_CELL(log_count, s->log_count)
 
 /* Lines have no number of their own; two within a millisecond are told apart by their text. */
 static int64_t log_key(const struct snapshot *s, int i)
@@ -402,15 +175,8 @@ static int64_t log_key(const struct snapshot *s, int i)
     return s->log[i].unix_ms * 4096 + hash % 4096;
 }
 
-static TEXT_OF(log_time)
-{
-    return put_text(buf, size, figure_clock(s->log[i].unix_ms).text);
-}
-
-static VALUE_OF(log_ms)
-{
-    return (double)s->log[i].unix_ms;
-}
+static COPY_CELL(log_time, figure_clock(s->log[i].unix_ms).text)
+static VALUE_CELL(log_ms, (double)s->log[i].unix_ms)
 
 static TEXT_OF(log_mark)
 {
@@ -418,10 +184,7 @@ static TEXT_OF(log_mark)
     return MARKS[s->log[i].level];
 }
 
-static TEXT_OF(log_text)
-{
-    return s->log[i].text;
-}
+static TEXT_CELL(log_text, s->log[i].text)
 
 static STYLE_OF(log_style)
 {
@@ -459,36 +222,32 @@ static TEXT_OF(job_position)
     return buf;
 }
 
-static VALUE_OF(job_order)
-{
-    return -i;
-}
+static VALUE_CELL(job_order, -i)
 
 static TEXT_OF(job_kind)
 {
-    return put_text(buf, size, job_at(s, i).kind);
+    const struct queued_job j = job_at(s, i);
+    return put_text(buf, size, j.command.n ? words_at(&j.command, 1) : "ab");
 }
 
 static TEXT_OF(job_line)
 {
-    return put_text(buf, size, job_at(s, i).line);
+    struct arena arena = { 0 };
+    struct words words = { .arena = &arena };
+    const struct queued_job j = job_at(s, i);
+    job_command(&words, s, &j);
+    words_shown(&words, 1, buf, size);
+    arena_free(&arena);
+    return buf;
 }
 
-static TEXT_OF(job_since)
-{
-    return put_text(buf, size, figure_clock(job_at(s, i).since_ms).text);
-}
-
-static VALUE_OF(job_since_ms)
-{
-    return (double)job_at(s, i).since_ms;
-}
+static COPY_CELL(job_since, figure_clock(job_at(s, i).since_ms).text)
+static VALUE_CELL(job_since_ms, (double)job_at(s, i).since_ms)
 
 /* ---------------------------------------------------------------- all lists */
 
 enum { VALUES = 13 };
 
-/* clang-format off */
 const struct list LISTS[VIEW_COUNT] = {
     [VIEW_HISTORY] = { .items = "runs", .count = run_count, .key = run_key, .column = {
         { .title = "", .width = 1, .text = run_marked, .style = run_marked_style },

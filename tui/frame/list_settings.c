@@ -4,6 +4,7 @@
 
 #include "tui/frame/list_cells.h"
 
+/* clang-format off */
 /* "gpu layers" finds gpu_layers. */
 bool knob_holds(const char *filter, const char *text)
 {
@@ -22,25 +23,15 @@ const struct knob_name *knob_row_absent(int i)
     return i < KNOB_COUNT ? NULL : knob_absent((size_t)(i - KNOB_COUNT));
 }
 
-TEXT_OF(knob_key)
-{
-    return i < KNOB_COUNT ? KNOBS[i].key : knob_row_absent(i)->name;
-}
-
-STYLE_OF(knob_key_style)
-{
-    return i < KNOB_COUNT ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_DIM;
-}
+TEXT_CELL(knob_key, i < KNOB_COUNT ? KNOBS[i].key : knob_row_absent(i)->name)
+STYLE_CELL(knob_key_style, i < KNOB_COUNT ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_DIM)
 
 TEXT_OF(knob_other_names)
 {
     return i < KNOB_COUNT ? knob_names_text((enum knob_id)i, buf, size) : knob_row_absent(i)->program;
 }
 
-TEXT_OF(knob_effect_text)
-{
-    return i < KNOB_COUNT ? knob_effect(s, (enum knob_id)i, buf, size) : "-";
-}
+TEXT_CELL(knob_effect_text, i < KNOB_COUNT ? knob_effect(s, (enum knob_id)i, buf, size) : "-")
 
 TEXT_OF(knob_default)
 {
@@ -72,20 +63,9 @@ static bool knob_differs(const struct snapshot *s, int i)
     return i < KNOB_COUNT && strcmp(knob_arm(s, 0, (enum knob_id)i), knob_arm(s, 1, (enum knob_id)i)) != 0;
 }
 
-STYLE_OF(knob_arm_b_style)
-{
-    return knob_differs(s, i) ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_TEXT;
-}
-
-TEXT_OF(knob_difference)
-{
-    return knob_differs(s, i) ? "≠" : "";
-}
-
-STYLE_OF(knob_difference_style)
-{
-    return ROLE_KEY;
-}
+STYLE_CELL(knob_arm_b_style, knob_differs(s, i) ? ROLE_TEXT | STYLE_BOLD : (unsigned)ROLE_TEXT)
+TEXT_CELL(knob_difference, knob_differs(s, i) ? "≠" : "")
+STYLE_CELL(knob_difference_style, ROLE_KEY)
 
 bool knob_no_arms(const struct snapshot *s)
 {
@@ -115,12 +95,10 @@ TEXT_OF(knob_work)
                                                         : "speed";
 }
 
-TEXT_OF(knob_flag)
-{
-    return i < KNOB_COUNT && KNOBS[i].flag ? KNOBS[i].flag : "";
-}
+TEXT_CELL(knob_flag, i < KNOB_COUNT && KNOBS[i].flag ? KNOBS[i].flag : "")
 
 TEXT_OF(knob_range_text)
 {
     return i < KNOB_COUNT ? knob_range((enum knob_id)i, buf, size) : knob_row_absent(i)->instead;
 }
+/* clang-format on */

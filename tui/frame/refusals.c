@@ -1,5 +1,5 @@
 /* tui/frame/refusals.c - why an action is impossible now: one function per kind of action, and the table that
- * assigns them. Each returns the reason, or "" when the action is possible. */
+ * assigns them (ACTION_LIST). Each returns the reason, or "" when the action is possible. */
 #include "tui/frame/frame.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s)
 {
     if (snapshot_is_running(s)) return "the running experiment";
     if (u->waiting_to_start || s->experiment_starting) return "the experiment that is about to start";
-    if (s->command[0]) return "the running command";
+    if (s->command.n) return "the running command";
     return writing_runs(s) ? "the arms that write side by side" : "";
 }
 
@@ -46,7 +46,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return READ_ONLY;
-    if (s->command[0]) return "a command is running already: s stops it";
+    if (s->command.n) return "a command is running already: s stops it";
     if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
         return "a command would disturb the experiment: s stops the experiment";
     if (writing_runs(s)) return WRITING_RUNS;
@@ -61,7 +61,7 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     if (u->read_only) return READ_ONLY;
     if (s->tune.running) return "a search is running already";
     if (snapshot_is_running(s) || s->experiment_starting) return "an experiment is running already";
-    if (s->command[0]) return COMMAND_RUNS;
+    if (s->command.n) return COMMAND_RUNS;
     if (writing_runs(s)) return WRITING_RUNS;
     if (r && !is_tune && strcmp(r->kind, "ab")) return "only an A/B or a search can be resumed";
     const bool undecided = ui_resumes_undecided(u, s);
@@ -77,7 +77,7 @@ static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
     if (s->advice_state[0]) return "advice is being computed already";
-    if (!s->ceilings_known && s->command[0]) return COMMAND_RUNS;
+    if (!s->ceilings_known && s->command.n) return COMMAND_RUNS;
     if (!s->ceilings_known && snapshot_is_running(s))
         return "measuring the machine now would disturb the running A/B";
     if (!s->ceilings_known && writing_runs(s)) return WRITING_RUNS;
@@ -135,7 +135,7 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return snapshot_is_running(s) || writing_runs(s) || s->tune.running || s->command[0]
+    return snapshot_is_running(s) || writing_runs(s) || s->tune.running || s->command.n
                ? ""
                : "nothing is running";
 }
@@ -148,7 +148,7 @@ static const char *refuse_write(const struct ui *u, const struct snapshot *s)
     if (snapshot_is_running(s) && !s->experiment.paused_since_ms)
         return "it would disturb the experiment: | pauses it, s to stop it";
     if (s->experiment_starting) return "an experiment is about to start";
-    if (s->command[0]) return COMMAND_RUNS;
+    if (s->command.n) return COMMAND_RUNS;
     return s->probing ? "the machine is being measured: wait until that has ended" : refuse_no_model(s);
 }
 
@@ -183,7 +183,7 @@ static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
     if (s->tune.running) return "a search cannot be paused: s stops it, r resumes it";
     if (!snapshot_is_running(s)) return "no experiment is running";
     if (!s->experiment.paused_since_ms) return "";
-    if (s->command[0]) return COMMAND_RUNS;
+    if (s->command.n) return COMMAND_RUNS;
     if (writing_runs(s)) return WRITING_RUNS;
     return s->probing ? "the machine is being measured: wait until that has ended" : "";
 }
@@ -328,54 +328,28 @@ static const char *refuse_output(const struct ui *u, const struct snapshot *s)
     return s->page.number ? "" : "no command has run yet: : lists the commands";
 }
 
-const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
-                           size_t size)
+const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s)
 {
-    static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,
-        [DO_RESUME] = refuse_resume,
-        [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,
-        [DO_OPEN] = refuse_open,
-        [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,
-        [DO_WAIT_QUIET] = refuse_wait_quiet,
-        [DO_LOADED] = refuse_loaded,
-        [DO_COMMAND] = refuse_job,
-        [DO_EARLIER] = refuse_queued,
-        [DO_LATER] = refuse_queued,
-        [DO_MODEL] = refuse_model,
-        [DO_FILTER] = refuse_list,
-        [DO_MARK] = refuse_mark,
-        [DO_SORT] = refuse_list,
-        [DO_REVERSE] = refuse_list,
-        [DO_DELETE] = refuse_delete,
-        [DO_COMPARE] = refuse_compare,
-        [DO_VERIFY] = refuse_verify,
-        [DO_KERNELS] = refuse_kernels,
-        [DO_APPLY] = refuse_apply,
-        [DO_BASELINE] = refuse_baseline,
-        [DO_REPORT] = refuse_report,
-        [DO_QUANTIZE] = refuse_start,
-        [DO_CALIBRATE] = refuse_start,
-        [DO_MODEL_TEXT] = refuse_start,
-        [DO_TUNE] = refuse_tune,
-        [DO_UNDO] = refuse_undo,
-        [DO_OUTPUT] = refuse_output,
-        [DO_WRITE] = refuse_write,
-        [DO_NEXT_PANE] = refuse_pane,
-        [DO_PREVIOUS_PANE] = refuse_pane,
-        [DO_ZOOM] = refuse_pane,
-        [DO_DETAILS] = refuse_details,
-        [DO_SCHEDULE] = refuse_load_setting,
-        [DO_LOAD_SETTING] = refuse_load_setting,
-    };
-    snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
-    return buf;
+    typedef const char *refuse_fn(const struct ui *u, const struct snapshot *s);
+#define REFUSAL_OF(name, keys, texts, refuse, command, effect) [DO_##name] = (refuse),
+    static refuse_fn *const RULES[ACTION_COUNT] = { ACTION_LIST(REFUSAL_OF, REFUSAL_OF, REFUSAL_OF,
+                                                                REFUSAL_OF) };
+#undef REFUSAL_OF
+    return RULES[action] ? RULES[action](u, s) : "";
+}
+
+int action_view(enum action action)
+{
+#define NO_VIEW(name, keys, texts, refuse, command, effect) [DO_##name] = -1,
+#define VIEW_OF(name, keys, texts, refuse, command, view)   [DO_##name] = (view),
+    static const int VIEWS_SHOWN[ACTION_COUNT] = { [DO_NOTHING] = -1,
+                                                   ACTION_LIST(NO_VIEW, VIEW_OF, NO_VIEW, NO_VIEW) };
+#undef NO_VIEW
+#undef VIEW_OF
+    return VIEWS_SHOWN[action];
 }
 
 bool refused_by_read_only(enum action action, const struct ui *u, const struct snapshot *s)
 {
-    char why[256];
-    return !strcmp(action_refusal(action, u, s, why, sizeof why), READ_ONLY);
+    return action_refusal(action, u, s) == READ_ONLY; /* this reason, whatever its text */
 }

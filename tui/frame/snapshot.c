@@ -67,21 +67,20 @@ bool snapshot_waits_quiet(const struct snapshot *s)
 bool snapshot_running_job(const struct snapshot *s, struct queued_job *out)
 {
     const struct experiment_state *x = &s->experiment;
-    *out = (struct queued_job){ .since_ms = s->command_started_ms };
-    if (snapshot_is_running(s)) {
-        static const char PROGRAM[] = "qdyno ";
-        char command[COMMAND_TEXT];
-        snprintf(out->kind, sizeof out->kind, "ab");
-        if (str_starts(experiment_command(s, command, sizeof command), PROGRAM))
-            str_put(out->line, sizeof out->line, command + strlen(PROGRAM));
-        out->run_id = x->run_id;
-        out->since_ms = s->unix_ms - (int64_t)(1e3 * (isfinite(x->elapsed_s) ? x->elapsed_s : 0));
-        return true;
-    }
-    if (!s->command[0]) return false;
-    snprintf(out->kind, sizeof out->kind, "%.*s", (int)strcspn(s->command, " "), s->command);
-    snprintf(out->line, sizeof out->line, "%s", s->command);
+    *out = (struct queued_job){ .since_ms = s->command_started_ms, .command = s->command };
+    if (!snapshot_is_running(s)) return s->command.n > 0;
+    out->command = (struct words){ .n = 0 };
+    out->run_id = x->run_id;
+    out->since_ms = s->unix_ms - (int64_t)(1e3 * (isfinite(x->elapsed_s) ? x->elapsed_s : 0));
     return true;
+}
+
+void job_command(struct words *out, const struct snapshot *s, const struct queued_job *j)
+{
+    if (j->command.n)
+        *out = j->command;
+    else
+        experiment_command(out, s);
 }
 
 const struct live *snapshot_live(const struct snapshot *s)
@@ -112,27 +111,18 @@ void series_push(struct series *s, double v)
     s->v[s->n - 1] = (float)v;
 }
 
-/* "block 12 was disturbed: reason"; *at: where ": reason" begins. */
-static bool is_disturbed_block(const char *text, int *at)
-{
-    int number;
-    *at = 0;
-    return sscanf(text, "block %9d was disturbed%n", &number, at) == 1 && *at > 0;
-}
-
 void snapshot_fold_log(struct snapshot *s)
 {
-    int kept = 0, before = 0, at;
+    int kept = 0, before = 0;
     for (int i = 0; i < s->log_count; i++) {
         const struct log_line l = s->log[i];
-        const bool disturbed = is_disturbed_block(l.text, &at);
-        before = disturbed ? before + 1 : 0;
+        before = l.disturbed ? before + 1 : 0;
         if (before > 1) kept--; /* it takes the place of the one before */
         struct log_line *to = &s->log[kept++];
         *to = l;
         if (before > 1)
-            text_cutf(to->text, sizeof to->text, "%.*s, as %s %d before it%s", at, l.text,
-                      before > 2 ? "were" : "was", before - 1, l.text + at);
+            text_cutf(to->text, sizeof to->text, "%s (as %s %d before it)", l.text,
+                      before > 2 ? "were" : "was", before - 1);
     }
     s->log_count = kept;
 }

@@ -44,6 +44,7 @@ struct tune_watch {
 /* A search or an A/B that can be continued. */
 struct stopped_run {
     int64_t id, started_ms; /* id 0: there is none */
+    bool undecided;         /* it ended, without a verdict: it continues with more time */
     char state[16], model[128], workload[96];
 };
 /* Take over the object "tune" of a progress line. False: it is none, and nothing was changed. */

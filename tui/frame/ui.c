@@ -11,10 +11,14 @@ bool ui_written_unmeasured(const struct snapshot *s)
     if (!s->written[0] || !(result || source)) return false;
     if (result && s->written_from[strcspn(s->written_from, " ,;")])
         return false; /* no config line names it */
-    for (int i = 0; i < s->quality.count; i++)
-        if (result ? strstr(s->quality.line[i].reference, s->written_from) != NULL
-                   : !strcmp(s->quality.line[i].config, s->written_recipe))
+    for (int i = 0; i < s->quality.count; i++) {
+        const struct quality_result *q = &s->quality.line[i];
+        struct config reference;
+        if (!result && !strcmp(q->config, s->written_recipe)) return false;
+        if (result && !config_parse(&reference, q->reference, NULL) &&
+            !strcmp(config_text(&reference, KNOB_MODEL), s->written_from))
             return false;
+    }
     return true;
 }
 
@@ -24,8 +28,8 @@ const char *ui_quit_question(const struct snapshot *s)
     if (s->queued) return "Quit, stop all and drop the queue (&)?";
     if (snapshot_is_running(s)) return "Quit and stop the A/B? It can be resumed.";
     if (s->tune.running) return "Quit and stop the search? It can be resumed.";
-    return s->command[0] ? "Quit and cancel the command?"
-                         : "Quit?"; /* the command ended while the question was being asked */
+    return s->command.n ? "Quit and cancel the command?"
+                        : "Quit?"; /* the command ended while the question was being asked */
 }
 
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size)
@@ -176,8 +180,6 @@ int64_t ui_run_id(const struct ui *u, const struct snapshot *s)
     return r ? r->id : s->experiment_known ? s->experiment.run_id : 0;
 }
 
-const char RUN_UNDECIDED[] = "undecided";
-
 bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
@@ -186,7 +188,7 @@ bool ui_resumes_undecided(const struct ui *u, const struct snapshot *s)
     if (!ui_resumed_id(u, s, &is_tune) || is_tune) return false;
     if (r) return !strcmp(r->state, "done") && !strcmp(r->verdict, verdict_name(VERDICT_INCONCLUSIVE));
     if (s->experiment_known) return x->phase == PHASE_DONE && x->verdict == VERDICT_INCONCLUSIVE;
-    return !strcmp(s->stopped_ab.state, RUN_UNDECIDED);
+    return s->stopped_ab.undecided;
 }
 
 int64_t ui_resumed_id(const struct ui *u, const struct snapshot *s, bool *is_tune)

@@ -185,7 +185,7 @@ static void rows_arms(struct grid *g, struct rect in, const struct snapshot *s, 
 static void box_arms(struct grid *g, struct rect area, const struct snapshot *s, int selected)
 {
     const struct experiment_state *x = &s->experiment;
-    char title[800], workload[600];
+    char title[800], workload[WORKLOAD_LINE];
     const char *name = strrchr(x->spec.model, '/');
     char run[64] = "Arms";
     if (s->experiment_live && x->run_id) /* 0: not stored yet, or never */

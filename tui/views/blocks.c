@@ -56,7 +56,7 @@ void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
             : snapshot_load_is_remote(s)
                 ? "n/a: this load is sent over HTTP, and its clients do not see the cache of the server. A "
                   "dashboard that is started with --server shows it."
-            : s->command[0] && !snapshot_is_running(s)
+            : s->command.n && !snapshot_is_running(s)
                 ? "n/a: what runs now is another process, and it does not tell the use of its cache"
             : s->experiment_known && !s->experiment_live
                 ? "n/a: cache usage is only shown while an experiment runs; it is not stored"

@@ -49,7 +49,7 @@ static void running_state(const struct experiment_state *x, struct mark m, char 
 static void command_state(const struct snapshot *s, char *buf, size_t size)
 {
     const bool known = s->task_known && isfinite(s->task.done);
-    snprintf(buf, size, "● %.*s %s", (int)MIN(strcspn(s->command, " "), 16), s->command,
+    snprintf(buf, size, "● %.16s %s", words_at(&s->command, 1),
              known ? figure_percent(s->task.done).text
                    : figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
 }
@@ -64,7 +64,7 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
         snprintf(buf, size, "● probing");
     else if (snapshot_is_running(s))
         running_state(x, m, buf, size);
-    else if (s->command[0])
+    else if (s->command.n)
         command_state(s, buf, size);
     else if (s->write_known && s->write.running)
         snprintf(buf, size, "● writing");
@@ -153,8 +153,11 @@ static void draw_task(struct pen *p, const struct snapshot *s)
     enum { BAR = 12, TAIL = 66 };
     const struct task_progress *t = &s->task;
     const bool known = s->task_known && isfinite(t->done);
-    char name[sizeof s->command + sizeof t->text];
-    snprintf(name, sizeof name, "%s", s->task_known && t->text[0] && !known ? t->text : s->command);
+    char name[LIST_CELL];
+    if (s->task_known && t->text[0] && !known)
+        snprintf(name, sizeof name, "%s", t->text);
+    else
+        words_shown(&s->command, 1, name, sizeof name);
     pen_put(p, ROLE_TITLE, "● ");
     pen_field(p, MIN(text_columns(name), MAX(pen_left(p) - TAIL, 12)), ROLE_TEXT, name);
     pen_put(p, ROLE_TEXT, "  ");
@@ -190,11 +193,11 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
                   u->message);
         return;
     }
-    if (s->command[0] && u->form.kind == FORM_CLOSED) {
+    if (s->command.n && u->form.kind == FORM_CLOSED) {
         draw_task(&p, s);
         return;
     }
-    screen_command(u, s, text, sizeof text);
+    screen_command_shown(u, s, text, sizeof text);
     if (text[0]) {
         pen_put(&p, ROLE_DIM, "$ ");
         pen_field(&p, room - 2, ROLE_DIM, text);
@@ -250,15 +253,15 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
     const struct key_binding *help = key_of_action(DO_HELP), *quit = key_of_action(DO_QUIT);
     int end = footer_columns(help, row.w, false) + footer_columns(quit, row.w, false) - 1;
     struct pen p = pen_at(g, row, 1, 0);
-    char why[256];
     for (size_t i = 0; i < KEY_COUNT; i++) {
         const struct key_binding *k = &KEYS[i];
         if (!k->label || k == help || k == quit) continue;
-        bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+        bool refused = action_refusal(k->action, u, s)[0] != '\0';
         /* Of stop, resume and pause show only those that are possible now. */
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME || k->action == DO_PAUSE)) continue;
         if (refused && (footer_is_narrow(row.w) || refused_by_read_only(k->action, u, s))) continue;
-        const bool current = k->action == DO_VIEW_LIVE + (enum action)u->view;
+        const bool current = action_view(k->action) == (int)u->view ||
+                             (k->action == DO_TUNE && u->view == VIEW_TUNE);
         /* Away from the other numbers, a 0 without its label is a riddle. */
         if (k->action == DO_VIEW_WRITE && row.w < NUMBERS_ONLY && !current) continue;
         if (p.x + footer_columns(k, row.w, current) > row.w - end) continue;

@@ -23,10 +23,9 @@ static void draw_resume(struct grid *g, struct rect in, int row, const struct st
 {
     char text[400];
     struct pen p = pen_at(g, in, 0, row);
-    const bool undecided = !strcmp(r->state, RUN_UNDECIDED);
-    text_cutf(text, sizeof text, "%s the %s that %s (run %lld, %s, %s)", undecided ? "continue" : "resume",
+    text_cutf(text, sizeof text, "%s the %s that %s (run %lld, %s, %s)", r->undecided ? "continue" : "resume",
               what,
-              undecided                      ? "ended undecided"
+              r->undecided                   ? "ended undecided"
               : !strcmp(r->state, "stopped") ? "was stopped"
                                              : "was interrupted",
               (long long)r->id, figure_date(r->started_ms).text, r->model);
@@ -53,8 +52,9 @@ static void draw_waiting(struct grid *g, struct rect in, int row, const struct s
 {
     char text[300];
     struct pen p = pen_at(g, in, 0, row);
+    char next[LIST_CELL];
     text_cutf(text, sizeof text, "%d job%s in the queue, next: %s", s->queued, str_plural(s->queued),
-              s->queue[0].line);
+              words_shown(&s->queue[0].command, 1, next, sizeof next));
     put_step(&p, DO_VIEW_JOBS, ROLE_TEXT, text);
 }
 

@@ -184,7 +184,7 @@ enum { PLOT_LEAST = 5 }; /* rows of the effect plot */
 static void box_ab(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct experiment_state *x = &s->experiment;
-    char title[700] = "A/B", workload[600];
+    char title[700] = "A/B", workload[WORKLOAD_LINE];
     char run[64];
     if (s->experiment_known)
         snprintf(title, sizeof title,

@@ -109,13 +109,23 @@ static void layer_put(struct str *text, const struct stored_expert_layer *l)
         str_printf(text, "%s%d (%.1f %%)", i ? ", " : "; hottest ", l->use.hottest[i], 100 * l->use.share[i]);
 }
 
+static void put_command(struct str *out, const char *before,
+                        void (*make)(struct words *, const struct snapshot *), const struct snapshot *s)
+{
+    struct arena arena = { 0 };
+    struct words words = { .arena = &arena };
+    make(&words, s);
+    str_append(out, before);
+    words_print(out, &words, 0);
+    arena_free(&arena);
+}
+
 /* Which experts a text used, from row `row` on. Returns the next free row. */
 static int draw_experts(struct grid *g, struct rect in, int row, const struct snapshot *s)
 {
     const struct model_summary *l = &s->summary;
     const struct stored_experts *x = &l->choices;
     struct str text = { 0 };
-    char command[MODEL_PATH + 64];
     if (!l->experts || in.h <= row) return row;
     str_printf(&text, "%d of %d experts work on a token. ", l->experts_used, l->experts);
     if (x->text[0])
@@ -123,7 +133,7 @@ static int draw_experts(struct grid *g, struct rect in, int row, const struct sn
                    "%s (%s tokens): %.1f effective experts per layer on average; the least even layers:",
                    x->text, figure_number((double)x->tokens).text, x->effective_mean);
     else
-        str_printf(&text, "Which ones a text uses: $ %s", experts_command(s, command, sizeof command));
+        put_command(&text, "Which ones a text uses: $ ", experts_command, s);
     row += grid_wrap(g, rect_rows(in, row, in.h - row), ROLE_TEXT, str_text(&text));
     for (int i = 0; x->text[0] && i < x->layers && row < in.h; i++, row++) {
         str_clear(&text);
@@ -139,10 +149,14 @@ static int draw_experts(struct grid *g, struct rect in, int row, const struct sn
  * another command. Returns its rows. */
 static int draw_memory_command(struct grid *g, struct rect in, int row, const struct snapshot *s)
 {
-    char text[COMMAND_TEXT] = "$ ";
+    struct str text = { 0 };
     const struct rect at = rect_rows(in, row, in.h - row);
-    memory_command(s, text + 2, sizeof text - 2);
-    return grid_wrap_rows(g, at.w, text) <= at.h ? grid_wrap(g, at, ROLE_DIM, text) : 0;
+    put_command(&text, "$ ", memory_command, s);
+    const int rows = grid_wrap_rows(g, at.w, str_text(&text)) <= at.h
+                         ? grid_wrap(g, at, ROLE_DIM, str_text(&text))
+                         : 0;
+    str_free(&text);
+    return rows;
 }
 
 static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)

@@ -327,17 +327,18 @@ void view_question(struct grid *g, struct rect body, const struct ui *u)
 {
     const struct question *q = &u->question;
     struct rect area = layout_overlay(body, MIN(body.w - 4, 96), 9);
-    char line[sizeof q->line + 16], command[COMMAND_TEXT];
+    struct str command = { 0 };
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover_clicks(g, HIT_NOTHING);
     struct rect in = grid_box(g, area, "Confirm", "y yes   n no");
     const int used = grid_wrap(g, rect_rows(in, 0, MAX(in.h - 2, 0)), ROLE_WARN | STYLE_BOLD, q->text);
-    snprintf(line, sizeof line, "qdyno %s", q->line);
+    command_print(&command, u, &q->command);
     struct pen p = pen_at(g, rect_rows(in, used + 1, MAX(in.h - used - 1, 0)), 0, 0);
     pen_put(&p, ROLE_DIM, "$ ");
     p.area.x += p.x;
     p.area.w = MAX(p.area.w - p.x, 0);
-    grid_wrap(g, p.area, ROLE_DIM, command_for_shell(u, line, command, sizeof command));
+    grid_wrap(g, p.area, ROLE_DIM, str_text(&command));
+    str_free(&command);
 }
 
 /* ---------------------------------------------------------------- palette, keys */

@@ -311,7 +311,7 @@ static void draw_result(struct grid *g, struct rect in, const struct snapshot *s
 static int waiting_search(const struct snapshot *s)
 {
     for (int i = 0; i < s->queued; i++)
-        if (!strcmp(s->queue[i].kind, "tune")) return i + 1;
+        if (words_run(&s->queue[i].command, "tune")) return i + 1;
     return 0;
 }
 
@@ -320,14 +320,14 @@ static void draw_no_search(struct grid *g, struct rect in, const struct snapshot
 {
     const int place = waiting_search(s);
     if (place) {
-        char text[COMMAND_TEXT + 300];
+        struct str text = { 0 };
         const char *first = jobs_wait_for(u, s);
-        snprintf(
-            text, sizeof text,
-            "The search waits in the queue as number %d, until %s has ended: $ qdyno %s. & shows the queue, where "
-            "it can be removed.",
-            place, *first ? first : "what runs", s->queue[place - 1].line);
-        grid_wrap(g, in, ROLE_TEXT | STYLE_BOLD, text);
+        str_printf(&text, "The search waits in the queue as number %d, until %s has ended: $ ", place,
+                   *first ? first : "what runs");
+        words_print(&text, &s->queue[place - 1].command, 0);
+        str_append(&text, ". & shows the queue, where it can be removed.");
+        grid_wrap(g, in, ROLE_TEXT | STYLE_BOLD, str_text(&text));
+        str_free(&text);
         return;
     }
     int y = grid_wrap(

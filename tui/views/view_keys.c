@@ -9,58 +9,34 @@ struct view_key {
     const char *word;
     bool if_possible; /* left out where it would do nothing, instead of dimmed */
 };
+/* clang-format off */
 static const struct view_key VIEW_KEYS[VIEW_COUNT][KEYS_PER_VIEW] = {
-    [VIEW_LIVE] = { { .action = DO_MODEL, .word = "model" },
-                    { .action = DO_TUNE, .word = "tune" },
-                    { .action = DO_QUANTIZE, .word = "quantize" } },
-    [VIEW_AB] = { { .action = DO_DETAILS, .word = "details" },
-                  { .action = DO_REPORT, .word = "report" },
-                  { .action = DO_APPLY, .word = "apply" },
-                  { .action = DO_BASELINE, .word = "baseline" },
-                  { .action = DO_PUSH, .word = "push" },
-                  { .action = DO_COPY, .word = "copy command" } },
-    [VIEW_ADVICE] = { { .action = DO_VERIFY, .word = "verify" },
-                      { .action = DO_KERNELS, .word = "time kernels" },
-                      { .action = DO_APPLY, .word = "apply" },
-                      { .action = DO_OPEN, .word = "open as A/B" },
-                      { .action = DO_TUNE, .word = "tune" },
-                      { .action = DO_COPY, .word = "copy command" } },
-    [VIEW_HISTORY] = { { .action = DO_OPEN, .word = "open" },
-                       { .action = DO_MARK, .word = "mark" },
-                       { .action = DO_COMPARE, .word = "compare" },
-                       { .action = DO_DELETE, .word = "delete" },
-                       { .action = DO_UNDO, .word = "restore" },
-                       { .action = DO_REPORT, .word = "report" },
-                       { .action = DO_APPLY, .word = "apply" },
-                       { .action = DO_BASELINE, .word = "baseline" },
-                       { .action = DO_SORT, .word = "sort" },
-                       { .action = DO_FILTER, .word = "filter" } },
-    [VIEW_MODEL] = { { .action = DO_MODEL, .word = "choose" },
-                     { .action = DO_QUANTIZE, .word = "quantize" },
-                     { .action = DO_CALIBRATE, .word = "calibrate" } },
-    [VIEW_QUALITY] = { { .action = DO_MODEL_TEXT, .word = "text" },
-                       { .action = DO_OPEN, .word = "details" },
-                       { .action = DO_COPY, .word = "copy command" } },
-    [VIEW_LOAD] = { { .action = DO_EARLIER, .word = "more", .if_possible = true },
-                    { .action = DO_LATER, .word = "less", .if_possible = true },
-                    { .action = DO_SCHEDULE, .word = "next schedule", .if_possible = true },
-                    { .action = DO_LOAD_SETTING, .word = "setting", .if_possible = true } },
-    [VIEW_TUNE] = { { .action = DO_TUNE, .word = "start" },
-                    { .action = DO_STOP, .word = "good enough, stop", .if_possible = true },
-                    { .action = DO_VIEW_JOBS, .word = "queue", .if_possible = true },
-                    { .action = DO_RESUME, .word = "resume", .if_possible = true },
-                    { .action = DO_OPEN, .word = "use it", .if_possible = true },
-                    { .action = DO_UNDO, .word = "undo", .if_possible = true },
-                    { .action = DO_SORT, .word = "sort", .if_possible = true },
-                    { .action = DO_FILTER, .word = "filter", .if_possible = true } },
-    [VIEW_JOBS] = { { .action = DO_OPEN, .word = "details" },
-                    { .action = DO_DELETE, .word = "remove" },
-                    { .action = DO_EARLIER, .word = "earlier" },
-                    { .action = DO_LATER, .word = "later" },
-                    { .action = DO_UNDO, .word = "undo" } },
-    [VIEW_LOG] = { { .action = DO_OUTPUT, .word = "last output" },
-                   { .action = DO_COPY, .word = "copy command" } },
+    [VIEW_LIVE] = { { DO_MODEL, "model", false }, { DO_TUNE, "tune", false },
+        { DO_QUANTIZE, "quantize", false } },
+    [VIEW_AB] = { { DO_DETAILS, "details", false }, { DO_REPORT, "report", false },
+        { DO_APPLY, "apply", false }, { DO_BASELINE, "baseline", false }, { DO_PUSH, "push", false },
+        { DO_COPY, "copy command", false } },
+    [VIEW_ADVICE] = { { DO_VERIFY, "verify", false }, { DO_KERNELS, "time kernels", false },
+        { DO_APPLY, "apply", false }, { DO_OPEN, "open as A/B", false }, { DO_TUNE, "tune", false },
+        { DO_COPY, "copy command", false } },
+    [VIEW_HISTORY] = { { DO_OPEN, "open", false }, { DO_MARK, "mark", false }, { DO_COMPARE, "compare", false },
+        { DO_DELETE, "delete", false }, { DO_UNDO, "restore", false }, { DO_REPORT, "report", false },
+        { DO_APPLY, "apply", false }, { DO_BASELINE, "baseline", false }, { DO_SORT, "sort", false },
+        { DO_FILTER, "filter", false } },
+    [VIEW_MODEL] = { { DO_MODEL, "choose", false }, { DO_QUANTIZE, "quantize", false },
+        { DO_CALIBRATE, "calibrate", false } },
+    [VIEW_QUALITY] = { { DO_MODEL_TEXT, "text", false }, { DO_OPEN, "details", false },
+        { DO_COPY, "copy command", false } },
+    [VIEW_LOAD] = { { DO_EARLIER, "more", true }, { DO_LATER, "less", true },
+        { DO_SCHEDULE, "next schedule", true }, { DO_LOAD_SETTING, "setting", true } },
+    [VIEW_TUNE] = { { DO_TUNE, "start", false }, { DO_STOP, "good enough, stop", true },
+        { DO_VIEW_JOBS, "queue", true }, { DO_RESUME, "resume", true }, { DO_OPEN, "use it", true },
+        { DO_UNDO, "undo", true }, { DO_SORT, "sort", true }, { DO_FILTER, "filter", true } },
+    [VIEW_JOBS] = { { DO_OPEN, "details", false }, { DO_DELETE, "remove", false },
+        { DO_EARLIER, "earlier", false }, { DO_LATER, "later", false }, { DO_UNDO, "undo", false } },
+    [VIEW_LOG] = { { DO_OUTPUT, "last output", false }, { DO_COPY, "copy command", false } },
 };
+/* clang-format on */
 
 /* In the search, Enter is about the row that a person selected, otherwise about the result. */
 static const char *key_word(const struct view_key *k, const struct snapshot *s, const struct ui *u)
@@ -87,20 +63,18 @@ static void free_edge(const struct grid *g, struct rect body, int *from, int *to
 /* While a search runs, t only shows it; and s stops what runs, which may be something else. */
 static bool key_left_out(const struct view_key *k, const struct snapshot *s, const struct ui *u)
 {
-    char why[300];
     if (u->view == VIEW_TUNE && k->action == DO_TUNE && s->tune.running) return true;
     if (u->view == VIEW_TUNE && k->action == DO_STOP && !s->tune.running) return true;
     if (u->view == VIEW_TUNE && k->action == DO_VIEW_JOBS && !s->queued) return true;
     /* what this session never allows is no offer; other keys are dimmed, because they may be possible later
      */
     if (u->read_only && refused_by_read_only(k->action, u, s)) return true;
-    return k->if_possible && action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+    return k->if_possible && action_refusal(k->action, u, s)[0] != '\0';
 }
 
 static bool key_refused(const struct view_key *k, const struct snapshot *s, const struct ui *u)
 {
-    char why[300];
-    return action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+    return action_refusal(k->action, u, s)[0] != '\0';
 }
 
 static void view_key_draw(struct pen *p, const struct view_key *v, const char *word, bool refused)
