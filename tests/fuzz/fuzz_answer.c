@@ -49,7 +49,7 @@ static void use_lines(const uint8_t *data, size_t size)
     if (size && send(pair[1], data, size, 0) != (ssize_t)size) abort();
     shutdown(pair[1], SHUT_WR);
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
-    struct worker w = { .fd = pair[0], .err_fd = -1 };
+    struct worker w = { .fd = pair[0], .said = { .fd = -1 } };
     json_t *request = json_object(), *answer = NULL;
     enum err_code rc = ERR_OK;
     while (!rc && w.fd >= 0) {
