@@ -296,8 +296,8 @@ int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c);
 
 struct trouble_case {
     const struct machine *machine;
-    const double *row;          /* [METRIC_SENSOR_COUNT], the second of two samples; NAN: unknown */
-    const char *busiest;        /* the other programs that use the CPUs (machine_busiest); NULL, "": unknown */
+    const double *row;   /* [METRIC_SENSOR_COUNT], the second of two samples; NAN: unknown */
+    const char *busiest; /* the other programs that use the CPUs (machine_busiest); NULL, "": unknown */
     const struct run_row *runs; /* from the database, newest first */
     int n_runs;
     bool devices_known; /* false: OpenCL could not be queried */

@@ -321,6 +321,11 @@ enum flow experiment_wait_until_quiet(struct experiment *x);
  * do: in whole cells its effect would be that of the load, and it would stay in the noise floor. */
 void experiment_look_for_load(struct experiment *x);
 
+/* ---------------------------------------------------------------- next_step.c */
+
+/* Appends "next: qdyno ..." for the arm; nothing where the run was not stored. */
+void experiment_put_command(struct str *s, const struct experiment_state *x, int arm);
+
 /* ---------------------------------------------------------------- forecast.c */
 
 /* What measuring quality takes: token_s for each token of the text, and fixed_s for loading and the greedy

@@ -95,8 +95,7 @@ static enum err_code check_cover(const struct st_tensor *t, int64_t count, const
     const unsigned char *end = data;
     for (int64_t i = 0; i < count; i++) {
         if (t[i].data < end)
-            return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' overlap", t[i - 1].name,
-                           t[i].name);
+            return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' overlap", t[i - 1].name, t[i].name);
         if (t[i].data > end)
             return err_set(why, ERR_FORMAT, "no tensor has the %td bytes before tensor '%.80s'",
                            t[i].data - end, t[i].name);

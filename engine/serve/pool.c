@@ -39,7 +39,8 @@ const struct evict_row EVICT_POLICIES[EVICT_COUNT] = {
                          .leaves_only = true },
     [EVICT_PRIORITY] = { .help = "of the least important requests; among these as lru",
                          .rank = rank_priority },
-    [EVICT_FARTHEST] = { .help = "the block that is needed again last (Belady's optimum): the best that a policy could do",
+    [EVICT_FARTHEST] = { .help =
+                             "the block that is needed again last (Belady's optimum): the best that a policy could do",
                          .rank = rank_farthest },
 };
 

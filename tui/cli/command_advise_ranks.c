@@ -115,7 +115,7 @@ static void put_way(struct table *t, const struct way *w)
     json_put_str(row, "config", config_text(&w->config, KNOB_PARALLEL));
     json_put_str(row, "error", w->why.code ? w->why.message : NULL);
     if (w->why.code) return;
-    document_put(&DOCUMENT_STRATEGIES, row, struct prediction, p);
+    document_put(&DOCUMENT_PARALLEL, row, struct prediction, p);
     json_put_int(row, "rank_bytes", p->plan.ranks ? p->plan.rank_total : p->plan.total);
 }
 

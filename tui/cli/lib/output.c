@@ -210,13 +210,19 @@ void row_put_known(const struct table *t, json_t *row, const json_t *from)
 
 void document_put_struct(const struct document *d, json_t *row, const char *type, const void *from)
 {
+    int members = 0;
     for (int c = 0; c < d->n_columns; c++) {
         const struct column *column = &d->columns[c];
         struct json_field f = column->value;
         if (!column->of || strcmp(column->of, type)) continue;
         f.name = column->metric ? column->metric->name : column->name;
         json_put_fields(row, &f, 1, from);
+        members++;
     }
+#ifdef CHECK_DOCUMENTS
+    if (!members) abort(); /* the document of another table */
+#endif
+    (void)members;
 }
 
 void table_put_metrics(const struct table *t, json_t *row, const double *value)
