@@ -56,8 +56,8 @@ struct token_time {
     double prefill_s, decode_s;
 };
 
-/* An arm that filled its cache up to the workload's depth has read a prompt, and its blocks time the
- * decoding. Reading another prompt of that length would take as long again. */
+/* The same without running anything, for an arm that filled its cache up to the workload's depth: the filling
+ * read a prompt of that length, and the warm-up timed the decoding. */
 static struct token_time token_time_at_depth(const struct experiment *x, int arm)
 {
     const struct workload *w = experiment_workload(&x->state.spec, arm);
@@ -112,9 +112,9 @@ static void quality_size_set(struct experiment *x, struct quality_size size, str
     if (size.ctx < whole.ctx)
         experiment_log_event(
             x, "windows",
-            "quality is measured in %d windows of %d tokens and not at the workload's length, "
-            "so that it fits into the budget; a new run with --quality-ctx %d measures it there",
-            size.windows, size.ctx, whole.ctx);
+            "quality is measured in %d windows of %d tokens and not of %d, the workload's length, to fit into the "
+            "budget; a new run with --quality-ctx %d and a longer --budget measures it at that length",
+            size.windows, size.ctx, whole.ctx, whole.ctx);
     else if (size.windows < whole.windows)
         experiment_log_event(
             x, "windows",
@@ -204,7 +204,7 @@ static void check_blocks(struct experiment *x)
     if (experiment_forecast_is_short(&f))
         experiment_log_event(
             x, "budget",
-            "by the cells of the warm-up, the budget is too short for a verdict: %s; --budget %s would be enough",
+            "judging by the warm-up, the budget is too short for a verdict: %s; --budget %s would be enough",
             experiment_forecast_text(text, &f), f.budget);
 }
 
@@ -219,15 +219,16 @@ bool experiment_filling_is_too_long(struct experiment *x, int arms_filled)
     const double more_s = (s->spec.arms - arms_filled) * (fill_s + cell_s) + 2 * s->spec.arms * cell_s;
     if (!(fill_s > 0) || experiment_elapsed(x) + more_s <= BUDGET_SLACK * s->spec.budget_s) return false;
     char enough[FORECAST_BUDGET];
-    const int blocks = MAX(stats_anytime_fewest(0.05 / (s->spec.arms - 1)), s->spec.min_blocks);
+    const int blocks = s->blocks_needed > 0 ? s->blocks_needed : forecast_fewest_blocks(&s->spec);
     x->budget.ends_early = x->budget.announced = true;
     experiment_log_event(
         x, "budget",
-        "the run ends before its first block: filling the cache up to a depth of %d tokens takes "
-        "about %.2g s for each of %d arms, which leaves no time for a block%s in a budget of %.3g s; "
-        "--budget %s would be enough",
-        s->spec.workload.depth, fill_s, s->spec.arms, *s->spec.quality_file ? " or the quality" : "",
-        s->spec.budget_s, experiment_resume_budget(enough, s, blocks));
+        "the run ends before its %s block: filling the cache up to a depth of %d tokens takes "
+        "about %.2g s for each of %d arms, and the budget is %.3g s; --budget %s has time for the blocks that a "
+        "verdict needs%s",
+        s->complete ? "next" : "first", s->spec.workload.depth, fill_s, s->spec.arms, s->spec.budget_s,
+        experiment_resume_budget(enough, s, blocks),
+        *s->spec.quality_file ? ", and for measuring quality" : "");
     return true;
 }
 

@@ -350,7 +350,7 @@ static enum flow run_control(struct experiment *x)
     if (s->control_blocks >= 2)
         experiment_log_event(
             x, "control", "A/A control, %d block%s: A differs from itself by %+.2f %% +- %.2f %%%s",
-            s->control_blocks, str_plural(s->control_blocks), 100 * expm1(s->control.estimate),
+            s->control_blocks, str_plural(s->control_blocks), stats_percent(s->control.estimate),
             stats_percent(s->noise_floor),
             s->control_failed ? "; this bias is too large to compare anything on this machine now" : "");
     return s->control_failed ? FLOW_INVALID : FLOW_CONTINUE;
@@ -372,10 +372,10 @@ static void plan_once(struct experiment *x)
     state_done(x);
     experiment_log_event(
         x, "plan",
-        "effects of single blocks vary by %.2f %% (standard deviation), the margin is %.2f %%, and at most "
-        "%d block%s can find differences of %.2f %% or more",
-        100 * sd, 100 * s->spec.margin, s->spec.max_blocks, str_plural(s->spec.max_blocks),
-        stats_percent(experiment_detectable(sd, s->spec.max_blocks)));
+        "effects of single blocks vary by %.2f %% (standard deviation): %d block%s, the most of this run, can find "
+        "differences of %.2f %% or more; the margin is %.2f %%",
+        100 * sd, s->spec.max_blocks, str_plural(s->spec.max_blocks),
+        stats_percent(experiment_detectable(sd, s->spec.max_blocks)), 100 * s->spec.margin);
 }
 
 /* A race may use two thirds of the time for blocks; the rest is for confirming its winner. */

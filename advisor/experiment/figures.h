@@ -22,8 +22,8 @@ const struct comparison *experiment_headline(const struct experiment_state *s);
 /* The verdict on a challenger; an invalid run is VERDICT_INVALID for every arm. */
 enum verdict experiment_verdict(const struct experiment_state *s, int arm);
 
-/* Effects are gains: log ratios to A, positive for better. Converts one to the change of the metric itself,
- * also as a log ratio: where less is better the sign turns, and the bounds change places. */
+/* Effects are gains: log ratios to A, positive for better. Converts an effect and its bounds to the change of
+ * the metric itself, also log ratios: where less is better, the sign turns and the bounds change places. */
 struct interval experiment_change(const struct experiment_state *s, struct interval gain);
 double experiment_change_of(const struct experiment_state *s, double gain); /* the same for one value */
 

@@ -50,7 +50,7 @@ double forecast_quality_fit(struct quality_size *size, const struct quality_time
     if (size->windows < 0) return NAN;
     for (int ctx = whole.ctx; s->quality_least > 0; ctx = MAX(ctx / 2, s->quality_ctx_least)) {
         const int most = ctx == whole.ctx ? whole.windows : quality_context_default_windows(ctx);
-        const int least = quality_context_windows(ctx, s->quality_least, QUALITY_CTX, 4);
+        const int least = quality_context_windows(ctx, s->quality_least, QUALITY_CTX, QUALITY_LEAST_LONG);
         const double fit = floor(tokens / ctx);
         size->ctx = ctx;
         size->windows = most;
@@ -60,13 +60,10 @@ double forecast_quality_fit(struct quality_size *size, const struct quality_time
     return q->fixed_s + (double)size->windows * size->ctx * q->token_s;
 }
 
-/* The least number of blocks of a verdict on one arm, control included. */
-static int blocks_wanted(const struct experiment_spec *s)
+int forecast_fewest_blocks(const struct experiment_spec *s)
 {
-    const int challengers = MAX(s->arms, 2) - 1;
-    const int control = s->control_blocks < 0 ? 0 : s->control_blocks;
-    const int fewest = MAX(stats_anytime_fewest(0.05 / challengers), BLOCKS_FOR_A_CLAIM);
-    return control + MAX(fewest, s->min_blocks);
+    const int fewest = MAX(stats_anytime_fewest(0.05 / (experiment_arms(s) - 1)), BLOCKS_FOR_A_CLAIM);
+    return MAX(fewest, s->min_blocks);
 }
 
 void forecast_budget(char buf[FORECAST_BUDGET], double seconds)
@@ -89,7 +86,7 @@ void forecast_of(struct experiment_forecast *f, const struct experiment_spec *s,
     f->quality_s = quality_s;
     f->quality_on_top = !(quality_s <= 0.5 * left);
     f->control = MAX(s->control_blocks, 0);
-    f->wanted = blocks_wanted(s);
+    f->wanted = f->control + forecast_fewest_blocks(s);
     f->given = (int)fmin(fmax(floor((left - reserved) / block_s), 0), EXPERIMENT_BLOCKS);
     f->budget_s = s->budget_s;
     f->needed_s = margin * (before_s + f->wanted * block_s + (isnan(quality_s) ? 0 : quality_s));
@@ -222,7 +219,8 @@ static bool quality_is_missing(const struct experiment_state *x)
  */
 static double session_s(double *block_s, const struct experiment_state *x, int blocks)
 {
-    static const double LOADED = 1.5; /* nothing shortens the filling when the machine becomes busier */
+    static const double LOADED =
+        1.5; /* in reserve: filling cannot be cut short if the machine becomes busier */
     double fill_s = 0, cells_s = 0;
     int timed = 0;
     for (int i = 0; i < x->spec.arms; i++) {

@@ -407,7 +407,8 @@ static void put_next(struct str *s, const struct experiment_state *x, const stru
         str_append(s, " Undecided when the budget ended.");
 }
 
-/* " Gate failed: decode_tok_s >= 0.98*A." with the conditions that decide; nothing without a gate. */
+/* " Gate failed (it asks for decode_tok_s >= 0.98*A)." with the conditions that decide; nothing without a
+ * gate. */
 static void put_gate(struct str *s, const struct experiment_state *x, int arm)
 {
     struct gate g;
@@ -418,9 +419,11 @@ static void put_gate(struct str *s, const struct experiment_state *x, int arm)
                r.outcome == GATE_PASS   ? "passed"
                : r.outcome == GATE_FAIL ? "failed"
                                         : gate_outcome_name(r.outcome));
-    for (int i = 0, n = 0; i < r.terms && r.outcome != GATE_PASS; i++)
-        if (r.row[i].outcome == r.outcome) str_printf(s, "%s%s", n++ ? ", " : ": ", g.term[i].text);
-    str_append(s, ".");
+    int n = 0;
+    for (int i = 0; i < r.terms && r.outcome != GATE_PASS; i++)
+        if (r.row[i].outcome == r.outcome)
+            str_printf(s, "%s%s", n++ ? ", " : " (it asks for ", g.term[i].text);
+    str_append(s, n ? ")." : ".");
 }
 
 /* What was found of an arm. False: it has no verdict, and nothing more can be said. */

@@ -279,7 +279,8 @@ static bool invalid_reason(const struct experiment_state *s, char *buf, size_t s
         snprintf(
             buf, size,
             "the control failed: A against itself differs by %+.2f %% (95 %% interval %+.2f to %+.2f %%)",
-            100 * expm1(s->control.estimate), 100 * expm1(s->control.lower), 100 * expm1(s->control.upper));
+            stats_percent(s->control.estimate), stats_percent(s->control.lower),
+            stats_percent(s->control.upper));
         return true;
     }
     return false;
@@ -300,7 +301,7 @@ static void too_few_reason(const struct experiment_state *s, struct comparison *
         str_printf(out, "no %sblock was measured; proving a difference takes at least %d", which, fewest);
     if (sd >= 0)
         str_printf(out, ", which with this noise would probably find one of %.1f %% or more",
-                   100 * expm1(experiment_detectable(sd, fewest)));
+                   stats_percent(experiment_detectable(sd, fewest)));
 }
 
 double experiment_counted_block_s(const struct experiment_state *s)
@@ -320,10 +321,10 @@ static void inconclusive_reason(const struct experiment_state *s, struct compari
     else
         str_printf(
             &out,
-            "the interval contains 0 and reaches beyond the margin: these %d %sblock%s would probably have shown a "
-            "difference of %.1f %% or more, and not a smaller one",
+            "the interval contains 0 and reaches beyond the margin: %d %sblock%s with this noise reliably show only "
+            "differences of %.1f %% or more",
             c->blocks, which, str_plural(c->blocks),
-            100 * expm1(experiment_detectable(stats_sd(c->d, c->blocks), c->blocks)));
+            stats_percent(experiment_detectable(stats_sd(c->d, c->blocks), c->blocks)));
     const int possible = experiment_blocks_possible(s, c);
     const bool none_counts = s->complete > 0 && !s->blocks;
     char needed[BLOCKS_NEEDED_TEXT];

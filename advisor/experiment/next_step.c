@@ -43,8 +43,8 @@ char *experiment_ratio_text(char buf[RATIO_TEXT], const struct experiment_state 
     if (fabs(paired - means) >= 0.005) /* false for NAN */
         snprintf(
             buf, RATIO_TEXT,
-            "%c against A (%+.1f %%) is compared within each block; the quotient of their mean rates (%+.1f %%) also "
-            "contains pauses and changes that other programs caused, and the verdict does not use it",
+            "%c against A: %+.1f %% by comparisons within each block, which the verdict uses; their mean rates differ by "
+            "%+.1f %%, which includes disturbance by other programs",
             'A' + arm, stats_percent(paired), stats_percent(means));
     return buf;
 }
@@ -96,8 +96,8 @@ void experiment_put_command(struct str *s, const struct experiment_state *x, int
     case STEP_LESS_NOISE:
         str_printf(
             s,
-            "next: qdyno report %lld --out FILE.html   (every block; a quieter machine, --wait-quiet 10m, or a "
-            "larger --margin decides with fewer)",
+            "next: qdyno report %lld --out FILE.html   (every block; to decide with fewer, run ab again with "
+            "--wait-quiet 10m or a larger --margin)",
             run);
         break;
     case STEP_APPLY:

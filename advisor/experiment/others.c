@@ -32,7 +32,7 @@ static void put_busiest(struct str *s, const struct experiment_state *x, double 
         str_printf(s, " (no single program explains that: the most, when looked at, was %.*s)", first,
                    x->busiest);
     else
-        str_printf(s, " (most at one moment: %.*s)", first, x->busiest);
+        str_printf(s, " (largest single program at one moment: %.*s)", first, x->busiest);
 }
 
 void others_put(struct str *s, const struct experiment_state *x, double others)

@@ -340,6 +340,8 @@ struct quality_size {
 /* Adds the time for the quality of b against a. Begin with {0}. */
 void forecast_quality_add(struct quality_time *q, const struct arm_time *a, const struct arm_time *b);
 void forecast_put_time(struct str *s, double seconds); /* "70 s", "5 min", "1.5 h" */
+/* The least number of blocks of a verdict on one arm, without the control. */
+int forecast_fewest_blocks(const struct experiment_spec *s);
 /* The size that the specification asks for. */
 struct quality_size forecast_quality_size(const struct experiment_spec *s);
 /* Seconds for that; NAN: unknown. Where the specification allows less text, *size becomes smaller until it

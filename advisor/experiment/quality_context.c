@@ -50,8 +50,7 @@ void quality_context_choose(struct quality_context *out, const struct workload *
 
 int quality_context_default_windows(int ctx)
 {
-    enum { FEWEST = 4 };
-    return quality_context_windows(ctx, QUALITY_CHUNKS, QUALITY_CTX, FEWEST);
+    return quality_context_windows(ctx, QUALITY_CHUNKS, QUALITY_CTX, QUALITY_LEAST_LONG);
 }
 
 int quality_context_windows(int ctx, int windows, int usual, int fewest)

@@ -13,7 +13,7 @@ struct experiment_spec;
 enum { QUALITY_CHUNKS = 64, QUALITY_CTX = 512 };
 /* Windows that are measured also where the budget is too short for them: with fewer, the interval of the loss
  * is too wide to compare it with a limit. */
-enum { QUALITY_LEAST = 8 };
+enum { QUALITY_LEAST = 8, QUALITY_LEAST_LONG = 4 /* of windows longer than QUALITY_CTX */ };
 
 /* How long windows are, and why. */
 struct quality_context {

@@ -281,7 +281,7 @@ static enum err_code serve(struct load_cell *c, struct err *why)
     for (int i = 0; i < c->result.load.n && !rc; i++) done += c->result.load.record[i].outcome == LOAD_DONE;
     if (!rc && !done)
         rc = err_set(why, c->result.failed_code,
-                     "none of the %d requests was answered as asked in this repetition. The first: %s",
+                     "none of the %d requests was answered as asked in this repetition. The first error: %s",
                      c->plan->n, c->result.failed);
     return rc;
 }

@@ -99,7 +99,7 @@ static void explain_kept(char *buf, size_t size, const struct tuning *t)
     tune_estimate_speed(t, 0, &mean, &sd);
     const double current = tune_score(t, &t->known.list[0], mean), current_rate = exp(mean);
     const bool rejected = excluded >= 0 && excluded_score > current && excluded_score > free_score;
-    const int named = rejected || other < 0 ? excluded : other;
+    const int named = excluded_score > free_score ? excluded : other; /* one of them was timed */
     const char *line = t->known.list[named].line;
     tune_estimate_speed(t, named, &mean, &sd);
     if (rejected) {

@@ -72,11 +72,6 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_global 
 
 /* ---------------------------------------------------------------- output */
 
-static int state_arms(const struct experiment_state *s)
-{
-    return s->spec.arms ? s->spec.arms : 2;
-}
-
 /* Parses the gate of the run. False if there is none, or one that only a later version can parse. */
 static bool state_gate(struct gate *g, const struct experiment_state *s)
 {
@@ -153,7 +148,7 @@ void ab_claims_note(struct table *t, const struct experiment_state *s)
     struct joint j;
     const bool gated = state_gate(&g, s);
     claims_joint(&j, s);
-    for (int k = 1; k < state_arms(s); k++) {
+    for (int k = 1; k < experiment_arms(&s->spec); k++) {
         if (s->arm[k].failed) continue;
         note_quality(t, s, k);
         if (gated) {
@@ -162,14 +157,14 @@ void ab_claims_note(struct table *t, const struct experiment_state *s)
             cli_note_gate(t, (char[]){ (char)('A' + k), 0 }, &g, &r);
         }
     }
-    if (state_arms(s) > 2) note_front(t, &j);
+    if (experiment_arms(&s->spec) > 2) note_front(t, &j);
     if (*s->spec.gate && !gated) table_note(t, "this version cannot parse the gate '%s'", s->spec.gate);
 }
 
 /* Whether a gate decides: an error does before any gate, because a missing file fails no gate. */
 static bool gate_decides(struct gate *g, const struct experiment_state *s)
 {
-    for (int i = 0; i < state_arms(s); i++)
+    for (int i = 0; i < experiment_arms(&s->spec); i++)
         if (s->arm[i].failed) return false;
     return s->phase != PHASE_FAILED && state_gate(g, s);
 }

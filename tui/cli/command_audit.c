@@ -218,10 +218,10 @@ static bool conclude(struct audit *x, double tolerance)
     if (!isnan(own))
         table_note(&x->table,
                    "%s %s with itself: its perplexities differ by %.3g %% at most (tolerance %.3g %%)", name,
-                   own <= limit ? "agrees" : "DISAGREES", 100 * expm1(own), 100 * tolerance);
+                   own <= limit ? "agrees" : "DISAGREES", stats_percent(own), 100 * tolerance);
     if (!isnan(other))
         table_note(&x->table, "%s %s with qdyno: by %.3g %% at most", name,
-                   other <= limit ? "agrees" : "DISAGREES", 100 * expm1(other));
+                   other <= limit ? "agrees" : "DISAGREES", stats_percent(other));
     if (own > limit)
         table_note(
             &x->table,

@@ -119,7 +119,7 @@ static void note_drift(struct table *t, const struct results *r)
         if (fabs(drift) > MUCH)
             table_note(t,
                        "the machine was not steady during run %lld: %s changed by %+.0f %% from start to end",
-                       (long long)r->run.id, METRICS[CANARIES[i]].name, 100 * expm1(drift));
+                       (long long)r->run.id, METRICS[CANARIES[i]].name, stats_percent(drift));
     }
 }
 

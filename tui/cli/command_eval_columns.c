@@ -87,8 +87,8 @@ void eval_note_quality(struct table *t, const char *config, const struct quality
                        d->depth[i].to - 1, d->depth[i].mean);
     table_note(t, "%s: KLD at depth %s", config, str_text(&line));
     if (g->prompts)
-        table_note(t, "%s: greedy texts of %d tokens differ for %d of %d prompt%s%s", config, g->limit,
-                   g->diverged, g->prompts, str_plural(g->prompts),
-                   isnan(g->median) ? "; at least half of them are equal to the end" : "");
+        table_note(t,
+                   "%s: greedy texts of %d tokens differ from those of the reference for %d of %d prompt%s",
+                   config, g->limit, g->diverged, g->prompts, str_plural(g->prompts));
     str_free(&line);
 }

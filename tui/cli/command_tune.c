@@ -512,8 +512,8 @@ static int tuner_print(struct tuner *t)
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->alike)
-        table_note(&out, "not tried, because %s runs with the same settings on this machine: %s",
-                   r->current.line, r->alike);
+        table_note(&out, "not tried: %s (on this machine it has the same settings as %s, the current config)",
+                   r->alike, r->current.line);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
     if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)) && !r->winner.same_answers)

@@ -244,7 +244,7 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
         at.y_high = expm1(x->noise_floor);
         struct plot_layer *l = plot_place(p, &r->arena, MARK_BOX, 0, at);
         if (l) l->soft = true;
-        layer_name(l, content_printf(r, "noise floor %.2f %%", 100 * expm1(x->noise_floor)));
+        layer_name(l, content_printf(r, "noise floor %.2f %%", stats_percent(x->noise_floor)));
     }
     struct plot_layer *margin = rule_add(p, r, expm1(source_margin(s)), "margin");
     struct plot_layer *below = rule_add(p, r, expm1(-source_margin(s)), NULL);

@@ -79,7 +79,7 @@ void section_summary(struct report *r, const struct report_source *s)
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
                      ? content_printf(r, "±%.2f %% (A against itself, %d block%s%s)",
-                                      100 * expm1(x->noise_floor), x->control_blocks,
+                                      stats_percent(x->noise_floor), x->control_blocks,
                                       str_plural(x->control_blocks),
                                       experiment_noise_text(noise, x, MAX(x->headline, 1)))
                  : x->spec.control_blocks < 0 ? "unknown: the run had no control"

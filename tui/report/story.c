@@ -82,7 +82,7 @@ static void put_noise(const struct report_source *s, struct str *out)
     const struct experiment_state *x = &s->state;
     const int measured = x->blocks + x->discarded;
     if (isfinite(x->noise_floor))
-        str_printf(out, " A compared with itself differed by up to %.3g %%", 100 * expm1(x->noise_floor));
+        str_printf(out, " A compared with itself differed by up to %.3g %%", stats_percent(x->noise_floor));
     else
         str_append(out, " How large random differences are here is unknown");
     if (!measured && !x->complete)

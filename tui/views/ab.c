@@ -220,7 +220,7 @@ static const char *detail_control(const struct experiment_state *x, int arm, cha
     const struct interval control = experiment_change(x, x->control);
     if (isfinite(x->noise_floor) && isfinite(control.lower))
         snprintf(buf, size, "noise ±%.2g%% (A/A, %d block%s%s): A against itself %s [%s, %s]",
-                 expm1(x->noise_floor) * 100, x->control_blocks, str_plural(x->control_blocks),
+                 stats_percent(x->noise_floor), x->control_blocks, str_plural(x->control_blocks),
                  experiment_noise_text(few, x, arm), figure_change(control.estimate).text,
                  figure_change(control.lower).text, figure_change(control.upper).text);
     else
@@ -263,7 +263,7 @@ static void rows_details(struct grid *g, struct rect in, const struct experiment
     detail_row(g, &left, ROLE_DIM, experiment_ratio_text(ratio, x, arm));
     detail_row(g, &left, ROLE_DIM, experiment_blocks_text(text, x));
     if (!isfinite(x->mde)) return;
-    snprintf(text, sizeof text, "smallest effect that so many blocks probably show: %.2g%%",
+    snprintf(text, sizeof text, "smallest effect that these blocks would probably show: %.2g%%",
              stats_percent(x->mde));
     detail_row(g, &left, ROLE_DIM, text);
 }

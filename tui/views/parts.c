@@ -381,7 +381,7 @@ void draw_control(struct pen *p, const struct experiment_state *x, int arm)
     else if (x->spec.control_blocks < 0)
         pen_put(p, ROLE_WARN, "? no A/A control");
     else if (isfinite(x->noise_floor))
-        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s%s)", expm1(x->noise_floor) * 100,
+        pen_printf(p, ROLE_TEXT, "noise ±%.2g%% (A/A, %d block%s%s)", stats_percent(x->noise_floor),
                    x->control_blocks, str_plural(x->control_blocks), experiment_noise_text(text, x, arm));
     else
         pen_value(p, "noise (A/A) ", "n/a");
@@ -505,8 +505,8 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     } else if (x->phase == PHASE_DONE && experiment_next_step(x, MAX(x->headline, 1)) == STEP_LESS_NOISE) {
         snprintf(
             buf, size,
-            "more blocks than a run may have would decide: measure again when it is quiet (i, then b), or "
-            "with a larger margin");
+            "too many blocks needed for one run: measure again on a quiet machine (keys i, then b), or with a "
+            "larger margin");
     } else if (x->phase == PHASE_DONE) {
         put_arm_letter(buf, size, verdict_text(x->verdict), 'A' + MAX(x->headline, 1));
     } else if (!x->run_id && (x->phase == PHASE_FAILED || x->phase == PHASE_STOPPED)) {
