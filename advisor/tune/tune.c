@@ -408,19 +408,27 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
     t->out->current = t->known.list[0];
     t->out->keep = *t->task.o->current;
     if (!rc && winner > 0) t->out->winner = t->known.list[winner];
-    if (!rc && second > 0) t->out->runner_up = t->known.list[second];
     if (!rc && winner <= 0) result_keep(t);
     const bool confirms = !rc && winner > 0 && confirm_has_time(t, &second);
+    if (!rc && second > 0) t->out->runner_up = t->known.list[second];
     tune_release(t);
     if (confirms) {
         t->now.phase = TUNE_PHASE_CONFIRM;
         rc = confirm_spec(spec, t, winner, second, why);
-        if (!confirm_is_same(t, spec)) spec->resume_id = 0;
+        bool same = !rc && confirm_is_same(t, spec);
+        if (!rc && !same && second > 0 && t->record.confirm_run) { /* there was time for the winner alone */
+            rc = confirm_spec(spec, t, winner, -1, why);
+            same = !rc && confirm_is_same(t, spec);
+            if (same)
+                second = -1;
+            else if (!rc)
+                rc = confirm_spec(spec, t, winner, second, why);
+        }
+        if (second < 0) t->out->runner_up.line[0] = '\0';
+        if (!same) spec->resume_id = 0;
         t->out->confirm_run = spec->resume_id;
         if (!rc) rc = confirm_run_experiment(t, spec, s, why);
-        if (!rc) {
-            tune_decide(t, s, winner, second);
-        }
+        if (!rc) tune_decide(t, s, winner, second);
         for (int k = 1; t->out->wins && k < spec->arms; k++) {
             char line[CONFIG_LINE];
             if (!strcmp(config_line(&spec->config[k], line, sizeof line), t->out->winner.line))

@@ -136,7 +136,7 @@ struct tune_candidate {
     /* accuracy minus that of the unchanged file, and its paired 95 % interval; NAN: not measured */
     double accuracy_change, accuracy_lower, accuracy_upper;
     bool quality_failed, accuracy_failed, failed; /* could not be measured */
-    bool judged; /* its quality was measured, not that of another one with the same answers */
+    bool judged; /* measuring its quality was tried, and not that of another one with the same answers */
     char error[160];
     double score; /* by goal; NAN: unknown */
     /* the estimates that chose the finalists: from all timings, pulled towards what similar configurations
