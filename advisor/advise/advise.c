@@ -434,6 +434,7 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     rc = adviser_predict(a, &a->reference, &plain, a->on_gpu, why);
     if (!rc && a->on_gpu && !a->reference.fits) rc = adviser_predict(a, &a->reference, &plain, false, why);
     struct evidence_rate ignored;
+    a->predicted = a->reference;
     if (!rc) prediction_use_evidence(a, "default", &a->reference, &ignored, &ignored);
     return rc;
 }

@@ -16,7 +16,8 @@ struct adviser {
     bool on_gpu; /* whether the current candidates run on the GPU */
     bool every;  /* the current candidates are listed whether or not they are predicted to help */
     /* the unchanged file with default settings, on the device that runs it best */
-    struct prediction reference;
+    struct prediction reference,
+        predicted; /* of "default": measured rates replace predicted ones; without them */
     struct advice *list;
     int n, cap;
 };

@@ -261,7 +261,7 @@ static void check_troubles(const struct health_case *c)
     }
     if (!db_open(&db, c->db_path, NULL)) db_run_list(db, NULL, LATEST, &runs, &n_runs, NULL);
     char busiest[256] = "";
-    if (row[METRIC_OTHERS_BUSY] > 0) /* no program is named where none is found */
+    if (row[METRIC_OTHERS_BUSY] > contamination_limit(METRIC_OTHERS_BUSY)) /* else no program is named */
         machine_busiest(busiest, sizeof busiest, "", &(struct own_processes){ 1, { getpid() } },
                         BUSIEST_WINDOW_MS);
     const struct trouble_case now = { .machine = c->machine,

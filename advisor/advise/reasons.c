@@ -68,7 +68,7 @@ static void reason_add_evidence(const struct adviser *a, const struct advice *v,
 void advice_set_reason(const struct adviser *a, struct advice *v)
 {
     struct prediction own = v->prediction;
-    const struct prediction *p = &own, *r = &a->reference;
+    const struct prediction *p = &own, *r = &a->predicted;
     char now[16], then[16];
     struct str s = { 0 };
     struct err ignored;

@@ -1,6 +1,7 @@
 /* advisor/advise/troubles.c - see advise.h. A table of checks; a sensor without a value never makes a
  * trouble. */
 #include "advisor/advise/advise.h"
+#include "advisor/run/run.h"
 #include "advisor/advise/machine_limit.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ static bool find_little_memory(struct trouble *t, const struct trouble_case *c)
 
 static bool find_busy_cpus(struct trouble *t, const struct trouble_case *c)
 {
-    if (!(c->row[METRIC_OTHERS_BUSY] > 0.1)) return false;
+    if (!(c->row[METRIC_OTHERS_BUSY] > contamination_limit(METRIC_OTHERS_BUSY))) return false;
     const bool named = c->busiest && *c->busiest;
     trouble_set(
         t,

@@ -339,7 +339,7 @@ struct experiment_state {
     struct experiment_arm arm[EXPERIMENT_ARMS];
     /* the running cell */
     int running_arm, block, slot; /* -1 between cells */
-    char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval"; EXPERIMENT_WAITS */
+    char cell_phase[16];          /* "load" "fill" "prefill" "decode" "quantize" "eval"; EXPERIMENT_WAITS */
     int cell_done, cell_of;
     double live_tok_s; /* of the running cell so far, NAN */
     struct occupancy occupancy;

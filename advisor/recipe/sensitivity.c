@@ -217,14 +217,16 @@ static double later_s(const struct asking *a, double spent, int n, int64_t windo
 static double reserved_s(const struct asking *a, double spent, int n)
 {
     const struct sensitivity_options *o = a->o;
-    const double all = n ? later_s(a, spent, n, o->later_windows) : 0;
+    const double all = later_s(a, spent, n, o->later_windows); /* n > 0 */
     return all <= 0.5 * o->budget_s ? all : fmax(0.5 * o->budget_s, later_s(a, spent, n, o->later_least));
 }
 
-/* Measuring one loss, with the reference where it is the first; NAN: how long a window takes is not known. */
-static double pair_s(const struct asking *a)
+/* Seconds that the first measurement of this process takes, with the reference, and after it the check with
+ * the fewest windows. `measures` false: only the check. */
+static double least_s(const struct asking *a, bool measures)
 {
-    return a->window_s * (double)a->o->windows * (a->done ? 1 : 2);
+    const double first_s = 2 * a->window_s * (double)a->o->windows;
+    return (measures ? first_s : 0) + later_s(a, first_s, 1, a->o->later_least);
 }
 
 /* Before the first measurement: one window of the model tells whether the budget covers a measurement, or has
@@ -234,7 +236,7 @@ static enum err_code budget_foresee(struct asking *a, struct err *why)
 {
     const struct sensitivity_options *o = a->o;
     struct perplexity ignored;
-    double spent = 0, first = 0, least = 0;
+    double spent = 0, least = 0;
     snprintf(a->what, sizeof a->what, "the time of a window");
     for (int i = 0; i < 2; i++) {
         const int64_t begun = clock_ns();
@@ -243,8 +245,7 @@ static enum err_code budget_foresee(struct asking *a, struct err *why)
         if (rc) return rc;
         a->window_s = (double)(clock_ns() - begun) * 1e-9;
         spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
-        first = a->done ? 0 : pair_s(a);
-        least = first + later_s(a, 2 * a->window_s * (double)o->windows, 1, o->later_least);
+        least = least_s(a, !a->done);
         if (spent + least <= o->budget_s) return ERR_OK;
     }
     a->s->too_short = true;
@@ -259,8 +260,7 @@ static enum err_code budget_foresee(struct asking *a, struct err *why)
 
 static bool has_time_for_one(const struct asking *a, double spent)
 {
-    const double windows_s = 2 * a->window_s * (double)a->o->windows;
-    return spent + pair_s(a) + later_s(a, windows_s, 1, a->o->later_least) <= a->o->budget_s;
+    return spent + least_s(a, true) <= a->o->budget_s;
 }
 
 /* Measure one format of every tensor before a second one of any: one measurement allows estimates of the

@@ -175,6 +175,7 @@ enum err_code foreign_start(struct foreign_process *p, const struct words *comma
     int output = -1;
     struct words env = { 0 };
     p->watchdog.tree_cpu_s = tree_cpu_s;
+    p->said.fd = -1;
     words_environment(&env, environment);
     enum err_code rc = command->failed || env.failed ? err_set(why, ERR_NOMEM, "out of memory for a command")
                                                      : said_open(&p->said, SAID_MOST, &output, why);

@@ -120,10 +120,10 @@ static enum load_outcome outcome_of(struct client *c, struct sent *q, enum err_c
     struct reply *r = &q->reply;
     if (r->error.code)
         *why = r->error;
+    else if (r->failed) /* it ended the exchange: rc is ERR_CANCELLED, which nobody asked for */
+        err_set(why, ERR_NOMEM, "out of memory for a server's answer");
     else if (rc)
         *why = *bad;
-    else if (r->failed)
-        err_set(why, ERR_NOMEM, "out of memory for a server's answer");
     else if (!c->spec->check(c->spec->ctx, q->i, r, why))
         return LOAD_DONE;
     return LOAD_FAILED;

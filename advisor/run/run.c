@@ -195,7 +195,7 @@ static void cell_judge(const struct run *r, const struct run_cell *what, struct 
     const struct contamination_of of = {
         .major_faults = c->field[FIELD_MAJOR_FAULTS],
         .control_frequency = what->control_frequency,
-        .on_gpu = strcmp(json_get_str(arm_description(what->arm), "device", "cpu"), "cpu") != 0,
+        .on_gpu = arm_on_gpu(what->arm),
     };
     contamination_reason(r->window, r->samples, &of, c->disturbed, sizeof c->disturbed);
 }

@@ -14,7 +14,6 @@
 #include "advisor/experiment/experiment.h"
 
 enum { USUAL_ROUNDS = 5, ATTEMPTS = 20, RETRY_S = 120, QUIET_S = 10 };
-static const double BUSY_OTHERS = 0.10; /* as in contamination.c: such cells would be discarded */
 
 void subject_set(struct watch_own_item *item)
 {
@@ -326,7 +325,8 @@ static const char *round_obstacle(struct watch *w, char *buf, size_t size)
     buf[0] = '\0';
     if (db_run_is_locked(w->db, &pid)) /* never two measurements at once, not even with even_if_busy */
         snprintf(buf, size, "another measurement is running (process %d)", pid);
-    else if (busy > BUSY_OTHERS && !w->schedule.found_quiet && !round_counts_disturbed(w))
+    else if (busy > contamination_limit(METRIC_OTHERS_BUSY) && !w->schedule.found_quiet &&
+             !round_counts_disturbed(w))
         snprintf(buf, size, "other programs use %.0f %% of the CPUs", 100 * busy);
     return buf;
 }

@@ -16,12 +16,12 @@ enum json_field_kind {
     JSON_FIELD_INT_OR_NULL, /* int; a negative value is null: unknown */
     JSON_FIELD_BOOL,        /* bool */
     JSON_FIELD_TEXT,        /* char[size]; "" is null */
+    JSON_FIELD_STRING,      /* char[size]; "" stays a text */
     JSON_FIELD_ID,          /* int64_t; 0 or less is null: none */
     JSON_FIELD_BYTES,       /* the same, of bytes: unknown */
     /* Written only, because what they stand for is held elsewhere or was rounded: */
     JSON_FIELD_WORDS,     /* const char *; NULL is null */
     JSON_FIELD_LOG_RATIO, /* double, the logarithm of the ratio that is written; NAN is null */
-    JSON_FIELD_STRING,    /* char[size]; "" stays a text */
 };
 struct json_field {
     const char *name; /* key in the document */
