@@ -37,7 +37,7 @@ static void open_ab_form(struct ui *ui, const struct snapshot *s, const struct a
     if (advice) {
         first = "default";
         second = advice->line;
-        workload = advice->workload;
+        if (advice->workload[0]) workload = advice->workload;
     }
     form_show(&ui->form, FORM_AB,
               (const char *const[FORM_FIELDS]){ *first ? first : "default", second, workload });

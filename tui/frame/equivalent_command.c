@@ -136,14 +136,15 @@ static void command_resume(struct words *out, const struct ui *u, const struct s
     WORDS_PUT(out, "--budget", u->form.field[0].text);
 }
 
-/* The A/B of the advice against the defaults, or the measurement that its own check proposes. */
+/* The A/B of the advice against the defaults; of the defaults themselves the measurement that their check
+ * proposes. Nothing for the GPU: another program checks that. */
 static void command_verify(struct words *out, const struct ui *u, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(u, s);
-    if (!a) return;
-    if (a->workload[0]) {
+    if (!a || a->prediction.on_gpu) return;
+    if (strcmp(a->line, "default")) {
         const char *const arms[] = { "default", a->line };
-        put_ab(out, s->model_path, arms, COUNT_OF(arms), a->workload);
+        put_ab(out, s->model_path, arms, COUNT_OF(arms), a->workload[0] ? a->workload : CONFIRM_WORKLOAD);
         return;
     }
     put_of_model(out, "bench", s); /* an A/B of the default against itself says nothing */
