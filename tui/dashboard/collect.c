@@ -127,9 +127,9 @@ static void request_limits(struct dashboard *d)
     if (jobs_put(d->queue[QUEUE_PROCESSOR], &j)) memcpy(d->limits_for, want, sizeof want);
 }
 
-/* The history shows what runs: read it when an experiment or a search has got its row in the database. Runs
- * of other commands and processes come and go without a message, so it is read again while it is on screen.
- */
+/* While the history is on screen, it shows what runs: read it when an experiment or a search has got its row
+ * in the database. Runs of other commands and processes come and go without a message, so it is read again
+ * now and then. */
 static void follow_running(struct dashboard *d)
 {
     static const int64_t AGAIN_NS = INT64_C(3000000000);
@@ -138,7 +138,9 @@ static void follow_running(struct dashboard *d)
     bool others = s->command.n > 0;
     for (int i = 0; i < s->run_count; i++)
         others |= !strcmp(s->run[i].state, "running") && s->run[i].id != id;
-    const bool again = d->ui.view == VIEW_HISTORY && others && clock_ns() >= d->runs_ns;
+    const bool again = others && clock_ns() >= d->runs_ns;
+    if (!id) d->running_id = 0; /* the same run may be resumed */
+    if (d->ui.view != VIEW_HISTORY) return;
     if ((id == d->running_id || !id) && !again) return;
     if (!jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_runs })) return;
     d->running_id = id;
@@ -148,7 +150,6 @@ static void follow_running(struct dashboard *d)
 /* When an experiment has ended: read the history again and show the verdict. */
 static void announce_end(struct dashboard *d)
 {
-    follow_running(d);
     const struct experiment_state *x = &d->s->experiment;
     const bool running = dashboard_is_running(d);
     if (d->was_running && !running) {
@@ -315,6 +316,7 @@ void dashboard_collect(struct dashboard *d)
     if (copied) collect_events(s);
     if (copied && d->screen)
         snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
+    follow_running(d);
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);
