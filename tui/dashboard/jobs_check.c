@@ -58,15 +58,14 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
                      struct err *why)
 {
     static const enum form_ab FIELDS[] = { AB_A, AB_B, AB_MORE };
-    bool good = true;
     const char *quality = j->form->field[AB_QUALITY].text;
-    if (form_experiment(s, j->form, j->text[0], BUSY_ANYHOW, why))
-        return false; /* its field says so itself */
+    bool good = !form_experiment(s, j->form, j->text[0], BUSY_ANYHOW, why);
+    if (*j->form->field[AB_WORKLOAD].error) return false; /* arms are checked for a workload */
     for (int arm = 0; arm < s->arms; arm++) {
+        if (*j->form->field[FIELDS[arm]].error) continue; /* its field says so itself */
         refuse(out, (int)FIELDS[arm], experiment_check_arm(s, arm, why), why);
         good = good && !out->refusal[FIELDS[arm]][0];
     }
-    s->margin = EXPERIMENT_MARGIN;
     if (!form_says_no(quality)) {
         s->quality_chunks = QUALITY_CHUNKS;
         s->quality_least = QUALITY_LEAST;

@@ -58,8 +58,12 @@ enum err_code form_experiment(struct experiment_spec *out, const struct form *f,
     /* training starts from random weights, without a model file */
     if (!rc && !out->workload.train && !str_put(out->model, sizeof out->model, model))
         rc = err_set(why, ERR_USAGE, "the path of the model has more than %d bytes", MODEL_PATH - 1);
-    for (int arm = 0; !rc && arm < out->arms; arm++)
-        rc = config_parse(&out->config[arm], f->field[ARMS[arm]].text, why);
+    for (int arm = 0; arm < out->arms; arm++) { /* each one, for the checks of the form */
+        struct err later;
+        const enum err_code bad = config_parse(&out->config[arm], f->field[ARMS[arm]].text,
+                                               rc ? &later : why);
+        if (!rc) rc = bad;
+    }
     return rc;
 }
 
