@@ -22,7 +22,7 @@ static bool is_wanted(struct background *b, const struct job *j)
 {
     background_lock(b);
     const bool wanted = b->check_wanted == (uint64_t)j->id;
-    background_unlock(b);
+    background_unlock_if(b, false);
     return wanted;
 }
 
@@ -46,11 +46,12 @@ static void forecast(struct background *b, const struct job *j, struct experimen
     correction_free(correction);
     db_close(d);
     background_lock(b);
-    if (b->check_wanted == (uint64_t)j->id) {
+    const bool wanted = b->check_wanted == (uint64_t)j->id;
+    if (wanted) {
         b->known.forecast = f;
         b->known.forecast_of = (uint64_t)j->id;
     }
-    background_unlock(b);
+    background_unlock_if(b, wanted);
 }
 
 /* The arms as `qdyno ab` opens them. False: there is nothing to forecast. */
@@ -148,7 +149,7 @@ void job_check_form(struct background *b, const struct job *j)
     background_lock(b);
     const bool wanted = b->check_wanted == out->of;
     if (wanted) b->known.checked = *out;
-    background_unlock(b);
+    background_unlock_if(b, wanted);
     if (wanted && forecasts) forecast(b, j, spec);
     free(spec);
     free(out);
