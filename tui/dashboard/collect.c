@@ -272,17 +272,27 @@ static void open_new_page(struct dashboard *d)
     d->ui.page_row = d->ui.page_column = 0;
 }
 
-/* The open page, as it fits the screen; keys scroll its rows as they are drawn. */
-static void fit_page(struct dashboard *d)
+/* The columns of the open page; 0: none is open. */
+static int page_width(const struct dashboard *d)
 {
     enum { SIDES = 4 }; /* frame and blanks */
     int w = 0, h = 0;
-    if (!d->ui.page || !d->screen) return;
+    if (!d->ui.page || !d->screen) return 0;
+    screen_size(d->screen, &w, &h);
+    return MAX(w - SIDES, 1);
+}
+
+/* The open page, as it fits the screen; keys scroll its rows as they are drawn. It stays so until the page,
+ * its width or another part of what jobs know changes. */
+static void fit_page(struct dashboard *d)
+{
+    const int width = page_width(d);
+    if (!width || d->page_width) return;
     struct text_page *fits = malloc(sizeof *fits);
     if (!fits) return;
-    screen_size(d->screen, &w, &h);
-    text_page_fit(fits, &d->s->page, MAX(w - SIDES, 1));
+    text_page_fit(fits, &d->s->page, width);
     d->s->page = *fits;
+    d->page_width = width;
     free(fits);
 }
 
@@ -301,7 +311,10 @@ void dashboard_collect(struct dashboard *d)
     struct snapshot *s = d->s;
     char text[256];
     bool is_error;
+    d->known_changed |= d->page_width && d->page_width != page_width(d);
     const bool copied = background_refresh(d->background, s, &d->known_version, d->known_changed);
+    d->known_changed = false;
+    if (copied) d->page_width = 0;
     const int64_t now_ms = clock_unix_ms();
     if (now_ms < s->unix_ms) d->ui.message_until_ms -= s->unix_ms - now_ms; /* the clock was set back */
     s->unix_ms = now_ms;
@@ -331,7 +344,6 @@ void dashboard_collect(struct dashboard *d)
     flush_spool(d);
     open_new_page(d);
     fit_page(d);
-    d->known_changed = d->ui.page; /* it was laid out for this width */
     action_follow_forecast(&d->ui, s);
     request_lookups(d);
     ui_clamp(&d->ui, s);
