@@ -28,6 +28,7 @@ static void quality(struct quality_results *q)
         const double k = LINES[i].kld, t = LINES[i].top1, p = LINES[i].ppl;
         PUT(l->config, LINES[i].config);
         PUT(l->reference, "default");
+        quality_result_explain(l);
         PUT(l->text, "held-out.txt");
         l->run_id = 5;
         l->ctx = 512;

@@ -102,7 +102,6 @@ static void stopped_put(struct snapshot *s, const char *state)
     s->stopped_tune = (struct stopped_run){ .id = 14, .started_ms = s->unix_ms - 120000 };
     PUT(s->stopped_tune.state, state);
     PUT(s->stopped_tune.model, "stories15M-f16.gguf");
-    PUT(s->stopped_tune.workload, "tg64");
 }
 
 struct snapshot *fixture_tune_stopped(void)

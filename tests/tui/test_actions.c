@@ -36,6 +36,33 @@ static void an_experiment_starts_from_its_form(void **state)
     arena_free(&u.texts);
 }
 
+/* A bug: the form of an advice whose check is no A/B had an empty workload, which it then refused. */
+static void an_advice_without_an_ab_opens_a_valid_form(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct ui u = { .view = VIEW_ADVICE };
+    struct advice *a = &s->advice[0];
+    CHECK_EQ(config_parse(&a->config, "default", NULL), ERR_OK);
+    CHECK(str_put(a->line, sizeof a->line, "default"));
+    a->workload[0] = '\0';
+    s->experiment_known = false;
+    CHECK_CONTAINS(command_of(DO_VERIFY, &u, s), "qdyno bench ");
+    press(&u, s, UI_KEY_ENTER);
+    CHECK_EQ(u.form.kind, FORM_AB);
+    CHECK_STR(u.form.field[AB_WORKLOAD].text, CONFIRM_WORKLOAD);
+    CHECK_STR(u.form.field[AB_WORKLOAD].error, "");
+    form_hide(&u.form);
+    /* the figures of a GPU program are not checked by an A/B or a benchmark on the CPU */
+    a->prediction.on_gpu = true;
+    CHECK_STR(command_of(DO_VERIFY, &u, s), "");
+    CHECK(press(&u, s, 'v').is_error);
+    CHECK(press(&u, s, UI_KEY_ENTER).is_error);
+    CHECK_EQ(u.form.kind, FORM_CLOSED);
+    free(s);
+    arena_free(&u.texts);
+}
+
 static void a_running_experiment_is_stopped_and_paused(void **state)
 {
     (void)state;
@@ -405,6 +432,7 @@ int main(void)
     fixture_environment();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_experiment_starts_from_its_form),
+        cmocka_unit_test(an_advice_without_an_ab_opens_a_valid_form),
         cmocka_unit_test(a_running_experiment_is_stopped_and_paused),
         cmocka_unit_test(quitting_asks_while_something_runs),
         cmocka_unit_test(what_cannot_be_undone_asks),

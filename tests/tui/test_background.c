@@ -154,6 +154,26 @@ static void lines_are_judged(void **state)
     background_close(b);
 }
 
+/* A bug: what the command refuses of one arm was not said while another arm had a mistake in its text. */
+static void each_arm_is_checked(void **state)
+{
+    (void)state;
+    if (access(MODEL, R_OK)) skip();
+    struct background *b = background_new();
+    static struct form form;
+    form_show(&form, FORM_AB,
+              (const char *const[FORM_FIELDS]){ "nonsense=", "model=/nowhere/b.gguf", "tg64" });
+    const struct job j = { .text = { MODEL }, .form = &form, .id = 5 };
+    background_want_check(b, 5);
+    job_check_form(b, &j);
+    CHECK_EQ(b->known.checked.of, 5);
+    CHECK(form.field[AB_A].error[0]);
+    CHECK_STR(b->known.checked.refusal[AB_A], ""); /* the field says it */
+    CHECK_CONTAINS(b->known.checked.refusal[AB_B], "/nowhere/b.gguf");
+    CHECK_EQ(b->known.forecast_of, 0); /* there is nothing to forecast */
+    background_close(b);
+}
+
 /* A bug: results of the last model stood beside the facts of the new one. */
 static void another_model_forgets_the_last(void **state)
 {
@@ -395,6 +415,7 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "fake")) return play(argc, argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(folders),
                                         cmocka_unit_test(lines_are_judged),
+                                        cmocka_unit_test(each_arm_is_checked),
                                         cmocka_unit_test(another_model_forgets_the_last),
                                         cmocka_unit_test(commands),
                                         cmocka_unit_test(cancelled),

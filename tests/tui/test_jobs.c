@@ -1,11 +1,12 @@
 /* Proves: jobs run in order on their own thread; a full queue refuses a job; closing waits for the running
  * job, but not longer than asked; the log keeps its newest lines and has each alert of `qdyno watch` once;
- * runs that were read with an older filter are dropped. */
+ * runs that were read with an older filter are dropped; the history on screen follows what runs. */
 #include "tests/check.h"
-#include "tui/dashboard/background.h"
+#include "tui/dashboard/loop.h"
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Atomic int64_t ran[64];
@@ -159,6 +160,60 @@ static void a_running_run_is_in_the_history(void **state)
     }
 }
 
+/* One frame, and the jobs that it asked for. */
+static const char *state_after_frame(struct dashboard *d, bool searches)
+{
+    d->background->known.tune.running = searches;
+    background_log(d->background, LOG_INFO, "another frame"); /* so that it copies what is known */
+    dashboard_collect(d);
+    while (!jobs_idle(d->queue[QUEUE_DATABASE])) clock_sleep_ns(1000000);
+    return d->background->known.run[0].state;
+}
+
+/* A bug: a run that was stopped and resumed stayed "stopped" in the history that was on screen. */
+static void a_resumed_run_is_read_again(void **state)
+{
+    char path[] = "/tmp/qdyno-test-jobs-XXXXXX", beside[sizeof path + 8];
+    struct err why;
+    struct db *d, *holder;
+    const struct dashboard_options options = { .read_only = true };
+    struct dashboard *at = calloc(1, sizeof *at);
+    struct run_row r = { .kind = "tune", .state = "running", .machine = "m", .effect_ratio = NAN };
+    (void)state;
+    const int fd = mkstemp(path);
+    CHECK_GE(fd, 0);
+    CHECK(at);
+    CHECK_OK(db_open(&d, path, &why));
+    CHECK_OK(db_open(&holder, path, &why));
+    CHECK_OK(db_machine_put(d, "m", "{}", &why));
+    CHECK_OK(db_run_insert_locked(d, holder, &r, &why));
+    CHECK_OK(background_open(&at->background, path, &why));
+    for (int i = 0; i < QUEUES; i++) CHECK_OK(jobs_open(&at->queue[i], at->background, &why));
+    at->options = &options;
+    at->ui.view = VIEW_HISTORY;
+    at->s = calloc(1, sizeof *at->s);
+    CHECK(at->s);
+    at->background->known.tune.run_id = r.id;
+    CHECK_STR(state_after_frame(at, true), "running");
+    CHECK_OK(db_run_finish(d, r.id, "stopped", NULL, NAN, NULL, &why));
+    job_read_runs(at->background, &(struct job){ 0 }); /* as the end of the command does */
+    CHECK_STR(state_after_frame(at, false), "stopped");
+    CHECK_OK(db_run_reopen(d, r.id, &why));
+    CHECK_STR(state_after_frame(at, true), "running");
+    for (int i = 0; i < QUEUES; i++) CHECK(jobs_close(at->queue[i], 60000));
+    background_close(at->background);
+    free(at->s);
+    free(at);
+    db_close(holder);
+    db_close(d);
+    close(fd);
+    static const char *const BESIDE[] = { "", "-wal", "-shm", "-holds" };
+    for (size_t i = 0; i < COUNT_OF(BESIDE); i++) {
+        snprintf(beside, sizeof beside, "%s%s", path, BESIDE[i]);
+        unlink(beside);
+    }
+}
+
 /* A read that began before the filter changed is dropped, so rows never come back for a moment. */
 static void runs_of_an_older_filter_are_dropped(void **state)
 {
@@ -217,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_running_run_is_in_the_history),
                                         cmocka_unit_test(a_newer_check_supersedes_an_older_one),
+                                        cmocka_unit_test(a_resumed_run_is_read_again),
                                         cmocka_unit_test(in_order),
                                         cmocka_unit_test(log_keeps_the_newest),
                                         cmocka_unit_test(alerts_are_logged_once),

@@ -144,6 +144,8 @@ static void quality_of_this_model(void **state)
     assert_string_equal(s.quality.line[1].config, "q4_0");
     const struct quality_result *l = &s.quality.line[0];
     CHECK_EQ(l->run_id, mine);
+    CHECK_STR(l->format, "q8_0");
+    CHECK_STR(l->reference_model, "");
     CHECK_EQ(l->windows, 10);
     CHECK_EQ(l->ctx, 512);
     assert_string_equal(l->reference, "default");

@@ -290,6 +290,14 @@ static void forms_say_commands(void **state)
     snprintf(s->written, sizeof s->written, "%s", s->model_path);
     snprintf(s->written_from, sizeof s->written_from, "/tmp/big.gguf");
     CHECK_CONTAINS(command_of_screen(&u, s), " -C default --ref model=/tmp/big.gguf");
+    CHECK(ui_written_unmeasured(s));
+    struct quality_result *measured = &s->quality.line[0];
+    s->quality.count = MAX(s->quality.count, 1);
+    const struct quality_result before = *measured;
+    snprintf(measured->reference, sizeof measured->reference, "model=/tmp/big.gguf");
+    quality_result_explain(measured);
+    CHECK(!ui_written_unmeasured(s));
+    *measured = before;
     s->written[0] = '\0';
     CHECK_LACKS(command_of_screen(&u, s), "model=");
     u.view = VIEW_LIVE;

@@ -95,6 +95,7 @@ struct effect action_compare(struct ui *ui, const struct snapshot *s)
 static struct effect push_to(struct ui *ui, const struct snapshot *s)
 {
     struct effect e = effect_start(DO_PUSH, ui, s, REQUEST_SHOW_COMMAND);
+    if (e.is_error) return e;
     e.queue = QUEUE_NETWORK;
     e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s), .text = { ui->push_url } };
     return e;
@@ -147,6 +148,7 @@ struct effect action_run_typed(struct ui *ui)
     words_put(&command, "qdyno");
     if (words_put_line(&command, ui->form.field[0].text, &why)) return effect_error("%s", why.message);
     struct effect e = effect_run(&command);
+    if (e.is_error) return e;
     e.opens_output = !words_run(&command, "tune");
     if (!e.opens_output) action_enter_view(ui, VIEW_TUNE);
     return command_is_final(&command) ? question_ask(ui, &e, "This cannot be undone. Run it?") : e;

@@ -37,7 +37,7 @@ static void open_ab_form(struct ui *ui, const struct snapshot *s, const struct a
     if (advice) {
         first = "default";
         second = advice->line;
-        workload = advice->workload;
+        if (advice->workload[0]) workload = advice->workload;
     }
     form_show(&ui->form, FORM_AB,
               (const char *const[FORM_FIELDS]){ *first ? first : "default", second, workload });
@@ -138,7 +138,7 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
     struct effect e = experiment_effect(ui, s, DO_NEW_AB, &spec);
     if (!e.is_error) e.requests |= REQUEST_LOG_COMMAND;
     e.job.text[0] = form_says_no(quality) ? "" : arena_strdup(&ui->texts, quality);
-    return e;
+    return e.job.text[0] ? e : effect_error("nothing was started: not enough memory");
 }
 
 /* An A/B that used up its time without a verdict continues with the time that its text names, else with as
@@ -147,15 +147,17 @@ struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
 static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
-    char budget[FORM_USUAL], needed[FORECAST_BUDGET] = "";
+    char usual[FORM_USUAL], needed[FORECAST_BUDGET] = "";
+    const char *budget = form_usual(ASK_BUDGET, usual);
     const int64_t id = ui_resumed_id(ui, s, &is_tune);
     const bool here = s->experiment_known && s->experiment.run_id == id;
     const double had = here ? s->experiment.spec.budget_s : 0;
-    form_usual(ASK_BUDGET, budget);
-    if (had > 0)
-        snprintf(budget, sizeof budget, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
+    if (had > 0) {
+        snprintf(usual, sizeof usual, had >= 60 ? "%.0fm" : "%.0fs", had >= 60 ? ceil(had / 60) : had);
+        budget = usual;
+    }
     if (here && *experiment_resume_budget(needed, &s->experiment, s->experiment.blocks_needed))
-        snprintf(budget, sizeof budget, "%s", needed);
+        budget = needed;
     form_show(&ui->form, FORM_RESUME, (const char *const[FORM_FIELDS]){ budget });
     ui->form.about = id;
     return effect_none();
@@ -168,6 +170,7 @@ struct effect action_resume_with(struct ui *ui, const struct snapshot *s)
     if (form_experiment(&spec, &ui->form, s->model_path, ui->when_busy, &why))
         return effect_error("%s", why.message);
     const struct effect e = experiment_effect(ui, s, DO_RESUME, &spec);
+    if (e.is_error) return e;
     action_enter_view(ui, VIEW_LIVE);
     return e;
 }
@@ -192,6 +195,7 @@ struct effect action_resume(struct ui *ui, const struct snapshot *s)
     const int64_t id = ui_resumed_id(ui, s, &is_tune);
     struct effect e = is_tune ? effect_start(DO_RESUME, ui, s, REQUEST_RUN_COMMAND)
                               : action_resume_run(ui, id);
+    if (e.is_error) return e;
     if (!is_tune) e.requests |= REQUEST_SHOW_COMMAND;
     action_enter_view(ui, is_tune ? VIEW_TUNE : VIEW_LIVE);
     return e;
@@ -224,6 +228,7 @@ struct effect action_pause(struct ui *ui, const struct snapshot *s)
 struct effect action_advise(struct ui *ui, const struct snapshot *s)
 {
     struct effect e = effect_start(DO_ADVISE, ui, s, REQUEST_RESERVE_PROBE | REQUEST_SHOW_COMMAND);
+    if (e.is_error) return e;
     e.job = (struct job){ .run = job_advise, .text = { s->model_path } };
     e.queue = QUEUE_PROCESSOR;
     return e;
@@ -292,6 +297,7 @@ struct effect action_start_writing(struct ui *ui, const struct snapshot *s)
     *spec = (struct sidebyside_spec){ .model = arena_strdup(&ui->texts, s->model_path),
                                       .prompt = arena_strdup(&ui->texts, ui->form.field[0].text),
                                       .tokens = WRITE_TOKENS };
+    if (!spec->model || !spec->prompt) return effect_error("nothing was started: not enough memory");
     for (int i = 0; i < SIDEBYSIDE_ARMS; i++)
         if (config_parse(&spec->config[i], ui->form.field[1 + i].text, &why))
             return effect_error("%s", why.message);

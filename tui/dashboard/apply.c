@@ -95,24 +95,17 @@ static void writing_start(struct dashboard *d, const struct sidebyside_spec *wan
 
 /* ---------------------------------------------------------------- commands */
 
-struct command_text {
-    char text[512];
-};
-
-/* The command for the status line and the log: cut like every line of theirs. */
-static struct command_text command_line(const struct dashboard *d, const struct words *command)
-{
-    struct command_text line;
-    struct str text = { 0 };
-    command_print(&text, &d->ui, command);
-    text_cut(line.text, sizeof line.text, str_text(&text));
-    str_free(&text);
-    return line;
-}
-
 static void command_log(struct dashboard *d, const struct words *command)
 {
-    background_log(d->background, LOG_INFO, "$ %s", command_line(d, command).text);
+    char line[512];
+    background_log(d->background, LOG_INFO, "$ %s", command_shown(&d->ui, command, line, sizeof line));
+}
+
+/* In the status line. */
+static void command_message(struct dashboard *d, const struct words *command)
+{
+    char line[512];
+    dashboard_message(d, false, "$ %s", command_shown(&d->ui, command, line, sizeof line));
 }
 
 static void command_run(struct dashboard *d, const struct effect *e)
@@ -220,8 +213,7 @@ void effect_apply(struct dashboard *d, const struct effect *e)
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
-    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING))
-        dashboard_message(d, false, "$ %s", command_line(d, &e->command).text);
+    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) command_message(d, &e->command);
     if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, &e->command);
     screen_requests(d, r);
     measuring_requests(d, r, &e->job);

@@ -19,10 +19,15 @@ void background_lock(struct background *b)
     pthread_mutex_lock(&b->lock);
 }
 
+void background_unlock_if(struct background *b, bool changed)
+{
+    b->version += changed;
+    pthread_mutex_unlock(&b->lock);
+}
+
 void background_unlock(struct background *b)
 {
-    b->version++;
-    pthread_mutex_unlock(&b->lock);
+    background_unlock_if(b, true);
 }
 
 enum err_code background_open(struct background **out, const char *db_path, struct err *why)

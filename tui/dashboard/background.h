@@ -19,7 +19,7 @@ struct background {
     pthread_mutex_t lock;
     /* under the lock */
     struct snapshot known;           /* the part of the snapshot that jobs write */
-    int64_t version;                 /* of `known`: background_unlock() counts it up */
+    int64_t version;                 /* of `known`: it counts changes */
     struct sampler_thread *sampler;  /* NULL until it runs */
     bool sampler_tried;              /* it runs or failed to start: experiments may begin */
     struct experiment_state *loaded; /* a run read from the database, for background_take_loaded(); owned */
@@ -35,9 +35,11 @@ struct background {
     char hashed_path[512], hashed[HASH_HEX]; /* the model file hashed last, and its hash */
 };
 
-/* For jobs: what was written between the two is published. */
+/* For jobs: what was written between the two is published. background_unlock_if(), changed false: nothing was
+ * written, so no frame copies it again. */
 void background_lock(struct background *b);
 void background_unlock(struct background *b);
+void background_unlock_if(struct background *b, bool changed);
 
 /* The caller owns *out. Errors: ERR_NOMEM. */
 enum err_code background_open(struct background **out, const char *db_path, struct err *why);

@@ -127,9 +127,9 @@ static void request_limits(struct dashboard *d)
     if (jobs_put(d->queue[QUEUE_PROCESSOR], &j)) memcpy(d->limits_for, want, sizeof want);
 }
 
-/* The history shows what runs: read it when an experiment or a search has got its row in the database. Runs
- * of other commands and processes come and go without a message, so it is read again while it is on screen.
- */
+/* While the history is on screen, it shows what runs: read it when an experiment or a search has got its row
+ * in the database. Runs of other commands and processes come and go without a message, so it is read again
+ * now and then. */
 static void follow_running(struct dashboard *d)
 {
     static const int64_t AGAIN_NS = INT64_C(3000000000);
@@ -138,7 +138,9 @@ static void follow_running(struct dashboard *d)
     bool others = s->command.n > 0;
     for (int i = 0; i < s->run_count; i++)
         others |= !strcmp(s->run[i].state, "running") && s->run[i].id != id;
-    const bool again = d->ui.view == VIEW_HISTORY && others && clock_ns() >= d->runs_ns;
+    const bool again = others && clock_ns() >= d->runs_ns;
+    if (!id) d->running_id = 0; /* the same run may be resumed */
+    if (d->ui.view != VIEW_HISTORY) return;
     if ((id == d->running_id || !id) && !again) return;
     if (!jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_runs })) return;
     d->running_id = id;
@@ -148,7 +150,6 @@ static void follow_running(struct dashboard *d)
 /* When an experiment has ended: read the history again and show the verdict. */
 static void announce_end(struct dashboard *d)
 {
-    follow_running(d);
     const struct experiment_state *x = &d->s->experiment;
     const bool running = dashboard_is_running(d);
     if (d->was_running && !running) {
@@ -271,17 +272,27 @@ static void open_new_page(struct dashboard *d)
     d->ui.page_row = d->ui.page_column = 0;
 }
 
-/* The open page, as it fits the screen; keys scroll its rows as they are drawn. */
-static void fit_page(struct dashboard *d)
+/* The columns of the open page; 0: none is open. */
+static int page_width(const struct dashboard *d)
 {
     enum { SIDES = 4 }; /* frame and blanks */
     int w = 0, h = 0;
-    if (!d->ui.page || !d->screen) return;
+    if (!d->ui.page || !d->screen) return 0;
+    screen_size(d->screen, &w, &h);
+    return MAX(w - SIDES, 1);
+}
+
+/* The open page, as it fits the screen; keys scroll its rows as they are drawn. It stays so until the page,
+ * its width or another part of what jobs know changes. */
+static void fit_page(struct dashboard *d)
+{
+    const int width = page_width(d);
+    if (!width || d->page_width) return;
     struct text_page *fits = malloc(sizeof *fits);
     if (!fits) return;
-    screen_size(d->screen, &w, &h);
-    text_page_fit(fits, &d->s->page, MAX(w - SIDES, 1));
+    text_page_fit(fits, &d->s->page, width);
     d->s->page = *fits;
+    d->page_width = width;
     free(fits);
 }
 
@@ -300,7 +311,10 @@ void dashboard_collect(struct dashboard *d)
     struct snapshot *s = d->s;
     char text[256];
     bool is_error;
+    d->known_changed |= d->page_width && d->page_width != page_width(d);
     const bool copied = background_refresh(d->background, s, &d->known_version, d->known_changed);
+    d->known_changed = false;
+    if (copied) d->page_width = 0;
     const int64_t now_ms = clock_unix_ms();
     if (now_ms < s->unix_ms) d->ui.message_until_ms -= s->unix_ms - now_ms; /* the clock was set back */
     s->unix_ms = now_ms;
@@ -315,6 +329,7 @@ void dashboard_collect(struct dashboard *d)
     if (copied) collect_events(s);
     if (copied && d->screen)
         snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
+    follow_running(d);
     announce_end(d);
     request_limits(d);
     dashboard_start_pending(d);
@@ -329,7 +344,6 @@ void dashboard_collect(struct dashboard *d)
     flush_spool(d);
     open_new_page(d);
     fit_page(d);
-    d->known_changed = d->ui.page; /* it was laid out for this width */
     action_follow_forecast(&d->ui, s);
     request_lookups(d);
     ui_clamp(&d->ui, s);

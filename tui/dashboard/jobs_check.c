@@ -22,7 +22,7 @@ static bool is_wanted(struct background *b, const struct job *j)
 {
     background_lock(b);
     const bool wanted = b->check_wanted == (uint64_t)j->id;
-    background_unlock(b);
+    background_unlock_if(b, false);
     return wanted;
 }
 
@@ -46,11 +46,12 @@ static void forecast(struct background *b, const struct job *j, struct experimen
     correction_free(correction);
     db_close(d);
     background_lock(b);
-    if (b->check_wanted == (uint64_t)j->id) {
+    const bool wanted = b->check_wanted == (uint64_t)j->id;
+    if (wanted) {
         b->known.forecast = f;
         b->known.forecast_of = (uint64_t)j->id;
     }
-    background_unlock(b);
+    background_unlock_if(b, wanted);
 }
 
 /* The arms as `qdyno ab` opens them. False: there is nothing to forecast. */
@@ -58,15 +59,14 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
                      struct err *why)
 {
     static const enum form_ab FIELDS[] = { AB_A, AB_B, AB_MORE };
-    bool good = true;
     const char *quality = j->form->field[AB_QUALITY].text;
-    if (form_experiment(s, j->form, j->text[0], BUSY_ANYHOW, why))
-        return false; /* its field says so itself */
+    bool good = !form_experiment(s, j->form, j->text[0], BUSY_ANYHOW, why);
+    if (*j->form->field[AB_WORKLOAD].error) return false; /* arms are checked for a workload */
     for (int arm = 0; arm < s->arms; arm++) {
+        if (*j->form->field[FIELDS[arm]].error) continue; /* its field says so itself */
         refuse(out, (int)FIELDS[arm], experiment_check_arm(s, arm, why), why);
         good = good && !out->refusal[FIELDS[arm]][0];
     }
-    s->margin = EXPERIMENT_MARGIN;
     if (!form_says_no(quality)) {
         s->quality_chunks = QUALITY_CHUNKS;
         s->quality_least = QUALITY_LEAST;
@@ -149,7 +149,7 @@ void job_check_form(struct background *b, const struct job *j)
     background_lock(b);
     const bool wanted = b->check_wanted == out->of;
     if (wanted) b->known.checked = *out;
-    background_unlock(b);
+    background_unlock_if(b, wanted);
     if (wanted && forecasts) forecast(b, j, spec);
     free(spec);
     free(out);

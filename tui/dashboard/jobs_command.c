@@ -70,7 +70,7 @@ static const char *search_sentence(struct background *b, char buf[TUNE_SENTENCE]
 {
     background_lock(b);
     snprintf(buf, TUNE_SENTENCE, "%s", b->known.tune.ended ? b->known.tune.text : "");
-    background_unlock(b);
+    background_unlock_if(b, false);
     return buf;
 }
 
@@ -128,7 +128,7 @@ void background_read_applied(struct background *b)
         text_cut(b->known.applied_because, sizeof b->known.applied_because, found ? kept->because : "");
         snprintf(b->known.applied_load, sizeof b->known.applied_load, "%s", found ? kept->load : "");
     }
-    background_unlock(b);
+    background_unlock_if(b, same);
     free(kept);
 }
 

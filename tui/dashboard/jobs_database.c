@@ -50,7 +50,6 @@ struct stopped_run stopped_run_of(const struct run_row *r)
     struct stopped_run s = { .id = r->id, .started_ms = r->started_ms };
     snprintf(s.state, sizeof s.state, "%s", r->state);
     snprintf(s.model, sizeof s.model, "%s", r->model_name);
-    text_cut(s.workload, sizeof s.workload, r->workload);
     return s;
 }
 
@@ -77,13 +76,14 @@ void background_publish_runs(struct background *b, const char *filter, const str
 {
     background_lock(b);
     struct snapshot *s = &b->known;
-    if (!strcmp(filter, b->history_filter)) {
+    const bool wanted = !strcmp(filter, b->history_filter);
+    if (wanted) {
         snprintf(s->run_filter, sizeof s->run_filter, "%s", filter);
         text_cut(s->run_error, sizeof s->run_error, error);
         s->run_count = MIN(n, (int)SNAPSHOT_RUNS);
         for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
     }
-    background_unlock(b);
+    background_unlock_if(b, wanted);
 }
 
 /* Read and publish the list of runs. d NULL: the database cannot be opened, and *why says it. */
@@ -94,7 +94,7 @@ static enum err_code runs_read(struct background *b, struct db *d, struct err *w
     int n = 0;
     background_lock(b);
     memcpy(filter, b->history_filter, sizeof filter);
-    background_unlock(b);
+    background_unlock_if(b, false);
     const enum err_code rc = d ? db_run_find(d, *filter ? filter : NULL, SNAPSHOT_RUNS, &rows, &n, why)
                                : why->code;
     background_publish_runs(b, filter, rows, rc ? 0 : n, rc ? why->message : "");

@@ -117,7 +117,7 @@ static bool folder_publish(struct background *b, const struct folder *f, int64_t
     background_lock(b);
     const bool wanted = b->folder_wanted == number;
     if (wanted) b->known.folder = *f;
-    background_unlock(b);
+    background_unlock_if(b, wanted);
     return wanted;
 }
 

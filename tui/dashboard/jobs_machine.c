@@ -257,14 +257,14 @@ void background_read_limits(struct background *b)
     char id[sizeof b->known.machine.id];
     background_lock(b);
     memcpy(id, b->known.machine.id, sizeof id);
-    background_unlock(b);
+    background_unlock_if(b, false);
     if (!*id || ceilings_load(&measured, id, &found, NULL) || !found) return;
     background_lock(b);
     const bool newer = !b->known.ceilings_known ||
                        measured.measured_unix_ms > b->known.ceilings.measured_unix_ms;
     if (newer) b->known.ceilings = measured;
     b->known.ceilings_known = true;
-    background_unlock(b);
+    background_unlock_if(b, newer);
 }
 
 void background_refresh_advice(struct background *b)
@@ -273,18 +273,18 @@ void background_refresh_advice(struct background *b)
     struct advice *list = NULL;
     char model[sizeof b->known.model_path];
     int n = 0;
-    const struct known_machine k = background_machine(b);
-    background_model(b, model);
     background_lock(b);
-    const bool wanted = k.machine_known && b->known.advice_count && !b->known.advice_state[0];
-    background_unlock(b);
+    const struct snapshot *s = &b->known;
+    const struct known_machine k = { s->machine, s->ceilings, s->machine_known, s->ceilings_known };
+    memcpy(model, s->model_path, sizeof model);
+    const bool wanted = k.machine_known && s->advice_count && !s->advice_state[0];
+    background_unlock_if(b, false);
     if (!wanted) return;
     const enum err_code rc = advice_compute(&list, &n, b, model, &k, &why);
     background_lock(b);
-    if (!rc && !strcmp(model, b->known.model_path) && !b->known.advice_state[0]) {
-        advice_show(&b->known, list, n);
-    }
-    background_unlock(b);
+    const bool shows = !rc && !strcmp(model, s->model_path) && !s->advice_state[0];
+    if (shows) advice_show(&b->known, list, n);
+    background_unlock_if(b, shows);
     free(list);
     if (rc) background_log(b, LOG_WARN, "advice is older than the last run: %s", why.message);
 }

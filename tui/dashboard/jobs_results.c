@@ -128,7 +128,10 @@ static enum err_code result_on_quality(void *ctx, const struct model_cell *c, st
     json_decref(o);
     bool fresh = known.known && isfinite(l.kld.estimate);
     for (int i = 0; i < q->count && fresh; i++) fresh = !quality_same_question(&q->line[i], &l);
-    if (fresh) q->line[q->count++] = l;
+    if (fresh) {
+        quality_result_explain(&l);
+        q->line[q->count++] = l;
+    }
     return ERR_OK;
 }
 
@@ -307,7 +310,7 @@ void background_read_results(struct background *b, struct db *d)
     background_lock(b);
     memcpy(path, b->known.model_path, sizeof path);
     const int64_t bytes = b->known.model.arch[0] ? b->known.model.weight_bytes : -1;
-    background_unlock(b);
+    background_unlock_if(b, false);
     if (!r || !path[0]) {
         free(r);
         return;

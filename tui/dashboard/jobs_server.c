@@ -37,7 +37,7 @@ void job_read_server(struct background *b, const struct job *j)
     (void)j;
     background_lock(b);
     struct server_watch w = b->known.server;
-    background_unlock(b);
+    background_unlock_if(b, false);
     const bool was_well = !w.error[0];
     enum err_code rc = server_ask(b, "/load", NULL, &answer, &why);
     if (!rc && !server_watch_read(&w, answer))

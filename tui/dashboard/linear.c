@@ -305,7 +305,7 @@ static void report_page(struct linear_reported *t, const struct snapshot *s, str
 static void print_question(struct str *out, int64_t unix_ms, const struct ui *u)
 {
     struct str command = { 0 };
-    words_print(&command, &u->question.command, 0);
+    command_print(&command, u, &u->question.command);
     print_line(out, unix_ms, "%s y or n: %s", u->question.text, str_text(&command));
     str_free(&command);
 }

@@ -48,7 +48,8 @@ struct dashboard {
     int64_t series_ns;     /* when the series grow again, on clock_ns */
     int64_t flush_ns;      /* when to flush the spool again, on clock_ns */
     int64_t known_version; /* of what jobs know, as the snapshot has it */
-    bool known_changed;    /* the snapshot has more than that: events in its log, a page as it fits */
+    bool known_changed;    /* copy it again: the snapshot has none of it yet, or a page of another width */
+    int page_width;        /* columns that the page of the snapshot is laid out for; 0: it is not */
     struct busy_state busy;
     int64_t busy_ns, scan_ns; /* when to look at load and at programs again, on clock_ns */
     int quiet_steps;          /* in a row */

@@ -22,7 +22,7 @@ bool queue_takes(struct dashboard *d, const struct effect *e)
     w->effect.message[0] = '\0';
     char line[LIST_CELL];
     background_log(d->background, LOG_INFO, "queued as number %d: %s", d->waiting_count,
-                   words_shown(&e->command, 0, line, sizeof line));
+                   command_shown(&d->ui, &e->command, line, sizeof line));
     dashboard_message(d, false, "queued as number %d, after %s: & shows the queue", d->waiting_count,
                       *first ? first : "the measurement of the machine");
     return true;

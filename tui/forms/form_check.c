@@ -144,24 +144,11 @@ static enum err_code check_budget(const char *text, struct err *why)
     return err_set(why, ERR_USAGE, "expected a time such as 90s, 5m or 1h");
 }
 
-bool form_ratio(const char *text, double *out)
-{
-    double v;
-    char number[32];
-    const size_t n = strlen(text);
-    const bool percent = n && text[n - 1] == '%';
-    if (n >= sizeof number) return false;
-    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
-    if (!str_to_double(number, &v)) return false;
-    *out = percent ? v / 100 : v;
-    return true;
-}
-
 /* A margin above 50 % would call almost any two configs equivalent. */
 static enum err_code check_margin(const char *text, struct err *why)
 {
     double v;
-    if (form_ratio(text, &v) && v > 0 && v <= 0.5) return ERR_OK;
+    if (str_to_ratio(text, &v) && v > 0 && v <= 0.5) return ERR_OK;
     return err_set(why, ERR_USAGE, "expected a percentage such as 1%% (above 0, at most 50%%)");
 }
 

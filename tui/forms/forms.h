@@ -128,7 +128,8 @@ struct form_description {
 };
 extern const struct form_description FORMS[FORM_KIND_COUNT];
 
-/* The usual text of a field, "" none: the budget and the margin are those of an experiment. Returns buf. */
+/* The usual text of a field, "" none: the budget and the margin are those of an experiment. Returns the text.
+ */
 enum { FORM_USUAL = 24 };
 const char *form_usual(enum form_ask ask, char buf[FORM_USUAL]);
 
@@ -158,9 +159,6 @@ bool form_says_no(const char *text);
 
 /* Whether the answer to ASK_THEN is an A/B of the setting; otherwise it is used from now on. */
 bool form_compares(const struct form *f);
-
-/* "1%" or "0.01" as a ratio. False: it is neither. */
-bool form_ratio(const char *text, double *out);
 
 /* Expand "~/x" to a whole path; other texts are copied. Returns buf. */
 const char *form_path(const char *text, char *buf, size_t size);

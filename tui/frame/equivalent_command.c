@@ -8,6 +8,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
+#include "base/cut/cut.h"
 #include "telemetry/http/http.h"
 
 static const char *model_word(const char *path)
@@ -42,7 +43,7 @@ static void put_form_options(struct words *out, const struct form *f)
         else
             words_put(out, "--quality");
     }
-    if (!form_ratio(margin, &value) || fabs(value - EXPERIMENT_MARGIN) > 1e-9)
+    if (!str_to_ratio(margin, &value) || fabs(value - EXPERIMENT_MARGIN) > 1e-9)
         WORDS_PUT(out, "--margin", margin);
     if (!str_to_seconds(budget, &value) || fabs(value - EXPERIMENT_BUDGET_S) > 1e-9)
         WORDS_PUT(out, "--budget", budget);
@@ -136,14 +137,15 @@ static void command_resume(struct words *out, const struct ui *u, const struct s
     WORDS_PUT(out, "--budget", u->form.field[0].text);
 }
 
-/* The A/B of the advice against the defaults, or the measurement that its own check proposes. */
+/* The A/B of the advice against the defaults; of the defaults themselves the measurement that their check
+ * proposes. Nothing for the GPU: another program checks that. */
 static void command_verify(struct words *out, const struct ui *u, const struct snapshot *s)
 {
     const struct advice *a = ui_advice(u, s);
-    if (!a) return;
-    if (a->workload[0]) {
+    if (!a || a->prediction.on_gpu) return;
+    if (strcmp(a->line, "default")) {
         const char *const arms[] = { "default", a->line };
-        put_ab(out, s->model_path, arms, COUNT_OF(arms), a->workload);
+        put_ab(out, s->model_path, arms, COUNT_OF(arms), a->workload[0] ? a->workload : CONFIRM_WORKLOAD);
         return;
     }
     put_of_model(out, "bench", s); /* an A/B of the default against itself says nothing */
@@ -458,15 +460,21 @@ void command_print(struct str *out, const struct ui *u, const struct words *comm
     words_print(out, command, 0);
 }
 
+const char *command_shown(const struct ui *u, const struct words *command, char *buf, size_t size)
+{
+    struct str text = { 0 };
+    command_print(&text, u, command);
+    text_cut(buf, size, str_text(&text));
+    str_free(&text);
+    return buf;
+}
+
 const char *screen_command_shown(const struct ui *u, const struct snapshot *s, char *buf, size_t size)
 {
     struct arena arena = { 0 };
     struct words words = { .arena = &arena };
-    struct str text = { 0 };
     screen_command(&words, u, s);
-    command_print(&text, u, &words);
-    snprintf(buf, size, "%s", str_text(&text));
-    str_free(&text);
+    command_shown(u, &words, buf, size);
     arena_free(&arena);
     return buf;
 }

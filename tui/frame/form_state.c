@@ -53,13 +53,17 @@ enum err_code form_experiment(struct experiment_spec *out, const struct form *f,
     out->resume_id = f->about;
     if (f->kind == FORM_RESUME) return ERR_OK;
     out->arms = f->field[AB_MORE].text[0] ? 3 : 2;
-    (void)form_ratio(f->field[AB_MARGIN].text, &out->margin); /* else the usual one */
+    (void)str_to_ratio(f->field[AB_MARGIN].text, &out->margin); /* else the usual one */
     enum err_code rc = workload_parse(&out->workload, f->field[AB_WORKLOAD].text, why);
     /* training starts from random weights, without a model file */
     if (!rc && !out->workload.train && !str_put(out->model, sizeof out->model, model))
         rc = err_set(why, ERR_USAGE, "the path of the model has more than %d bytes", MODEL_PATH - 1);
-    for (int arm = 0; !rc && arm < out->arms; arm++)
-        rc = config_parse(&out->config[arm], f->field[ARMS[arm]].text, why);
+    for (int arm = 0; arm < out->arms; arm++) { /* each one, for the checks of the form */
+        struct err later;
+        const enum err_code bad = config_parse(&out->config[arm], f->field[ARMS[arm]].text,
+                                               rc ? &later : why);
+        if (!rc) rc = bad;
+    }
     return rc;
 }
 

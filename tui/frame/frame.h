@@ -547,7 +547,8 @@ void screen_command(struct words *out, const struct ui *u, const struct snapshot
 /* Append a command of this dashboard as a person can run it in a shell: with the database that the dashboard
  * uses. Nothing for no words. */
 void command_print(struct str *out, const struct ui *u, const struct words *command);
-/* The command of the screen, for a row of the screen: cut where buf is full. Returns buf. */
+/* The same, and the command of the screen, for a row of the screen: cut where buf is full. Return buf. */
+const char *command_shown(const struct ui *u, const struct words *command, char *buf, size_t size);
 const char *screen_command_shown(const struct ui *u, const struct snapshot *s, char *buf, size_t size);
 
 #endif

@@ -195,7 +195,6 @@ static void tune_details(struct text_page *p, const struct ui *u, const struct s
 {
     const struct tune_row *r = &s->tune.row[i];
     char text[160] = "n/a";
-    (void)u;
     snprintf(p->title, sizeof p->title, "Candidate %d of %d", i + 1, s->tune.rows);
     put_line(p, "configuration", r->config);
     if (r->timings)
@@ -209,12 +208,14 @@ static void tune_details(struct text_page *p, const struct ui *u, const struct s
     if (r->excluded[0]) put_line(p, "cannot win", r->excluded);
     text_page_put(p, PAGE_PLAIN, " ");
     text_page_put(p, PAGE_DIM, "To use it although the search does not propose it:");
+    struct arena arena = { 0 };
+    struct words words = { .arena = &arena };
     struct str command = { 0 };
-    word_append(&command, s->tune.model);
-    str_append(&command, " ");
-    word_append(&command, r->config);
-    text_page_put(p, PAGE_PLAIN, "$ qdyno apply -m %s", str_text(&command));
+    WORDS_PUT(&words, "qdyno", "apply", "-m", s->tune.model, r->config);
+    command_print(&command, u, &words);
+    text_page_put(p, PAGE_PLAIN, "$ %s", str_text(&command));
     str_free(&command);
+    arena_free(&arena);
 }
 
 /* ---------------------------------------------------------------- all of them */

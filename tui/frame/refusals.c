@@ -111,6 +111,14 @@ static const char *refuse_candidate(const struct ui *u, const struct snapshot *s
     return tune_is_applied(s) ? "it is in use already: u undoes that" : refuse_command(u, s);
 }
 
+/* For measuring the selected advice. */
+static const char *refuse_check(const struct ui *u, const struct snapshot *s)
+{
+    if (ui_advice(u, s)->prediction.on_gpu)
+        return "its figures are of a GPU program: the command that 3 shows checks it";
+    return refuse_start(u, s);
+}
+
 static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 {
     if (u->view == VIEW_HISTORY) {
@@ -129,7 +137,7 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
         return row < 0 ? "this list is empty" : refuse_start(u, s);
     }
     if (!ui_advice(u, s)) return "no advice is selected: a computes advice";
-    return refuse_start(u, s);
+    return refuse_check(u, s);
 }
 
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
@@ -255,7 +263,7 @@ static const char *refuse_compare(const struct ui *u, const struct snapshot *s)
 static const char *refuse_verify(const struct ui *u, const struct snapshot *s)
 {
     if (!ui_advice(u, s)) return "no advice is selected: a computes advice, 3 shows it";
-    return refuse_start(u, s);
+    return refuse_check(u, s);
 }
 
 /* For commands about the selected run, or the one on screen. */

@@ -62,6 +62,16 @@ void sensitivity_estimate(struct sensitivity *s)
     }
 }
 
+void quality_result_explain(struct quality_result *q)
+{
+    struct config c;
+    q->format[0] = q->reference_model[0] = '\0';
+    if (!config_parse(&c, q->config, NULL))
+        str_put(q->format, sizeof q->format, config_text(&c, KNOB_FORMAT));
+    if (!config_parse(&c, q->reference, NULL))
+        str_put(q->reference_model, sizeof q->reference_model, config_text(&c, KNOB_MODEL));
+}
+
 void stored_load_explain(struct stored_load *l)
 {
     struct workload w;

@@ -21,6 +21,8 @@ enum {
 struct quality_result {
     int64_t run_id, measured_ms; /* unix time */
     char config[CONFIG_LINE], reference[CONFIG_LINE];
+    char format[24];                           /* of the config; "": this version does not know it */
+    char reference_model[512];                 /* path of the file that it names; "": none */
     char text[TEXT_LABEL];                     /* base name of the file */
     int ctx;                                   /* tokens per window */
     int64_t windows;                           /* 0: not kept, with all figures but kld (a search) */
@@ -28,6 +30,9 @@ struct quality_result {
     char text_sha256[65];                      /* "": measured by an older version */
     bool foreign;                              /* measured on another text than the model's: not ranked */
 };
+
+/* Sets format and reference_model. Parses the config lines, so a job does it, not a frame. */
+void quality_result_explain(struct quality_result *q);
 
 struct quality_results {
     int count;                                   /* -1: not read yet */

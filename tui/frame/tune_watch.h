@@ -45,7 +45,7 @@ struct tune_watch {
 struct stopped_run {
     int64_t id, started_ms; /* id 0: there is none */
     bool undecided;         /* it ended, without a verdict: it continues with more time */
-    char state[16], model[128], workload[96];
+    char state[16], model[128];
 };
 /* Take over the object "tune" of a progress line. False: it is none, and nothing was changed. */
 bool tune_watch_read(struct tune_watch *t, const json_t *tune);

@@ -13,11 +13,8 @@ bool ui_written_unmeasured(const struct snapshot *s)
         return false; /* no config line names it */
     for (int i = 0; i < s->quality.count; i++) {
         const struct quality_result *q = &s->quality.line[i];
-        struct config reference;
         if (!result && !strcmp(q->config, s->written_recipe)) return false;
-        if (result && !config_parse(&reference, q->reference, NULL) &&
-            !strcmp(config_text(&reference, KNOB_MODEL), s->written_from))
-            return false;
+        if (result && !strcmp(q->reference_model, s->written_from)) return false;
     }
     return true;
 }

@@ -285,7 +285,7 @@ static void put_flags(struct str *line, const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
     str_printf(line, " --metric %s --margin %.10g%% --seed %" PRIu64, experiment_metric(&s->state.spec)->name,
-               100 * (experiment_margin(spec)), spec->seed);
+               100 * experiment_margin(spec), spec->seed);
     if (spec->budget_s > 0) str_printf(line, " --budget %.10gs", spec->budget_s);
     if (spec->min_blocks > 0) str_printf(line, " --min-blocks %d", spec->min_blocks);
     if (spec->max_blocks > 0) str_printf(line, " --max-blocks %d", spec->max_blocks);

@@ -21,22 +21,18 @@ static struct plot_layer *rule_add(struct plot *p, struct report *r, double y, c
     return plot_place(p, &r->arena, MARK_RULE, HUE_MUTED, at);
 }
 
-static double source_margin(const struct report_source *s)
-{
-    return experiment_margin(&s->state.spec);
-}
-
 /* The range of differences below the margin, as a pale stripe. */
 static void margin_draw(struct plot *p, struct report *r, const struct report_source *s)
 {
     struct plot_point at = PLOT_NOWHERE;
-    const double a = report_change(s, source_margin(s)), b = report_change(s, -source_margin(s));
+    const double a = report_change(s, experiment_margin(&s->state.spec)),
+                 b = report_change(s, -experiment_margin(&s->state.spec));
     at.y_low = fmin(a, b);
     at.y_high = fmax(a, b);
     struct plot_layer *l = plot_place(p, &r->arena, MARK_BOX, HUE_MUTED, at);
     if (l) l->soft = true;
-    layer_name(l,
-               content_printf(r, "below the margin of %.3g %%: too small to matter", 100 * source_margin(s)));
+    layer_name(l, content_printf(r, "below the margin of %.3g %%: too small to matter",
+                                 100 * experiment_margin(&s->state.spec)));
 }
 
 static void blocks_draw(struct plot *p, struct report *r, const struct report_source *s,
@@ -96,8 +92,8 @@ static struct plot *effect_plot(struct figure_plots *f, struct report *r, const 
  */
 static void y_range_set(struct plot *p, const struct report_source *s, const struct comparison *c, bool zero)
 {
-    double low = zero ? fmin(0, report_change(s, -source_margin(s))) : (double)INFINITY;
-    double high = zero ? fmax(0, report_change(s, source_margin(s))) : (double)-INFINITY;
+    double low = zero ? fmin(0, report_change(s, -experiment_margin(&s->state.spec))) : (double)INFINITY;
+    double high = zero ? fmax(0, report_change(s, experiment_margin(&s->state.spec))) : (double)-INFINITY;
     for (int i = 0; i < c->blocks; i++) {
         low = fmin(low, report_change(s, c->d[i]));
         high = fmax(high, report_change(s, c->d[i]));
@@ -246,8 +242,8 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
         if (l) l->soft = true;
         layer_name(l, content_printf(r, "noise floor %.2f %%", stats_percent(x->noise_floor)));
     }
-    struct plot_layer *margin = rule_add(p, r, expm1(source_margin(s)), "margin");
-    struct plot_layer *below = rule_add(p, r, expm1(-source_margin(s)), NULL);
+    struct plot_layer *margin = rule_add(p, r, expm1(experiment_margin(&s->state.spec)), "margin");
+    struct plot_layer *below = rule_add(p, r, expm1(-experiment_margin(&s->state.spec)), NULL);
     if (margin) margin->soft = true;
     if (below) below->soft = true;
     rule_add(p, r, 0, NULL);

@@ -133,7 +133,7 @@ int figure_pareto(struct figure_plots *f, struct report *r, const struct report_
         .title = "Speed against cost",
         .reading =
             "An arm with a star is on the Pareto front: no other arm is at least as good on both axes. Bars are 95 % "
-            "intervals, if known; those of the compared metric are relative to the mean of A."
+            "intervals, if known."
     };
     for (size_t i = 0; i < COUNT_OF(COSTS); i++)
         if (experiment_metric(&s->state.spec) != &METRICS[COSTS[i].same]) cost_plot(f, r, s, &COSTS[i]);

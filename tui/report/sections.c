@@ -75,7 +75,7 @@ void section_summary(struct report *r, const struct report_source *s)
     content_fact(r, t, "blocks", content_printf(r, "%s", experiment_blocks_text(blocks, x)));
     content_fact(r, t, "margin",
                  content_printf(r, "%.3g %%, the smallest difference that matters",
-                                100 * (experiment_margin(&x->spec))));
+                                100 * experiment_margin(&x->spec)));
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
                      ? content_printf(r, "±%.2f %% (A against itself, %d block%s%s)",

@@ -165,10 +165,8 @@ static const struct sensitivity_map *selected_map(const struct snapshot *s, cons
 {
     const struct sensitivity *all = &s->sensitivity;
     const int row = list_selected(u, s);
-    struct config c;
-    if (row < 0 || config_parse(&c, s->quality.line[row].config, NULL)) return &all->map[0];
-    for (int i = 0; i < all->maps; i++)
-        if (!strcmp(config_text(&c, KNOB_FORMAT), all->map[i].format)) return &all->map[i];
+    for (int i = 0; row >= 0 && i < all->maps; i++)
+        if (!strcmp(s->quality.line[row].format, all->map[i].format)) return &all->map[i];
     return &all->map[0];
 }
 

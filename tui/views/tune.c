@@ -324,7 +324,7 @@ static void draw_no_search(struct grid *g, struct rect in, const struct snapshot
         const char *first = jobs_wait_for(u, s);
         str_printf(&text, "The search waits in the queue as number %d, until %s has ended: $ ", place,
                    *first ? first : "what runs");
-        words_print(&text, &s->queue[place - 1].command, 0);
+        command_print(&text, u, &s->queue[place - 1].command);
         str_append(&text, ". & shows the queue, where it can be removed.");
         grid_wrap(g, in, ROLE_TEXT | STYLE_BOLD, str_text(&text));
         str_free(&text);
