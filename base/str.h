@@ -19,6 +19,8 @@ struct str {
 void str_append(struct str *s, const char *text);
 void str_append_n(struct str *s, const void *bytes, size_t n);
 void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Append a word of a command line that can be pasted into a shell: quoted if the shell would interpret it. */
+void word_append(struct str *s, const char *word);
 void str_clear(struct str *s); /* keeps the memory */
 void str_free(struct str *s);
 

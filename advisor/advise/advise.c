@@ -14,7 +14,6 @@
 
 #include "advisor/advise/accelerators.h"
 #include "advisor/advise/adviser.h"
-#include "advisor/advise/checks.h"
 #include "engine/import/import.h"
 
 /* Weights of the score, per unit of ln(ratio). */
@@ -171,23 +170,17 @@ double adviser_kld_penalty(const struct adviser *a, double kld)
 
 /* The rate that a configuration is ranked by. Among measured configurations, half a standard deviation of a
  * prediction is subtracted, so that of two similar rates the better known one ranks first. */
-static double ranked_rate(const struct adviser *a, double rate, double low, double high)
+static double ranked_rate(const struct adviser *a, struct interval rate)
 {
     static const double Z_90 = 1.645;
-    if (!a->o->evidence || !a->o->evidence->n || !(low > 0) || !isfinite(high)) return rate;
-    return rate * exp(-0.5 * log(high / low) / (2 * Z_90));
+    if (!a->o->evidence || !a->o->evidence->n || !(rate.lower > 0) || !isfinite(rate.upper))
+        return rate.estimate;
+    return rate.estimate * exp(-0.5 * log(rate.upper / rate.lower) / (2 * Z_90));
 }
 
-static double decode_gain(const struct adviser *a, const struct prediction *p, const struct prediction *r)
+static double rate_gain(const struct adviser *a, struct interval rate, struct interval reference)
 {
-    return log_ratio(ranked_rate(a, p->decode_tok_s, p->decode_low, p->decode_high),
-                     ranked_rate(a, r->decode_tok_s, r->decode_low, r->decode_high));
-}
-
-static double prefill_gain(const struct adviser *a, const struct prediction *p, const struct prediction *r)
-{
-    return log_ratio(ranked_rate(a, p->prefill_tok_s, p->prefill_low, p->prefill_high),
-                     ranked_rate(a, r->prefill_tok_s, r->prefill_low, r->prefill_high));
+    return log_ratio(ranked_rate(a, rate), ranked_rate(a, reference));
 }
 
 /* The score by which candidates are ranked, larger is better. A higher rate than the reference adds to it; a
@@ -197,7 +190,8 @@ static double advice_score(const struct adviser *a, const struct config *c, cons
     const struct goal_row *g = &GOALS[a->o->goal];
     const struct prediction *r = &a->reference;
     double s = 0;
-    s += g->speed * (0.8 * decode_gain(a, p, r) + 0.2 * prefill_gain(a, p, r));
+    s += g->speed * (0.8 * rate_gain(a, p->decode_tok_s, r->decode_tok_s) +
+                     0.2 * rate_gain(a, p->prefill_tok_s, r->prefill_tok_s));
     s -= g->quality * quality_loss_estimate(c);
     /* the part of the memory estimate that grows with model and context; working buffers depend on threads
      * and batch */
@@ -206,17 +200,17 @@ static double advice_score(const struct adviser *a, const struct config *c, cons
     /* Without a power reading, bytes read per token stand for energy: reading memory is most of a decode
      * step's energy. */
     s -= g->energy *
-         (isnan(p->token_j) || isnan(r->token_j)
+         (isnan(p->token_j.estimate) || isnan(r->token_j.estimate)
               ? log_ratio((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
                           (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth)
-              : log_ratio(p->token_j, r->token_j));
+              : log_ratio(p->token_j.estimate, r->token_j.estimate));
     for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* prefer fewer settings among equals */
     if (a->o->target_tok_s > 0) {
         /* Out of reach: the target is above the predicted interval. Unlikely: it is in the interval but above
          * the prediction, so the chance to reach it is below 50 %. */
-        if (!(p->decode_high >= a->o->target_tok_s))
+        if (!(p->decode_tok_s.upper >= a->o->target_tok_s))
             s -= PENALTIES.out_of_reach;
-        else if (!(p->decode_tok_s >= a->o->target_tok_s))
+        else if (!(p->decode_tok_s.estimate >= a->o->target_tok_s))
             s -= PENALTIES.unlikely;
     }
     if (!p->fits) s -= PENALTIES.does_not_fit;
@@ -262,8 +256,8 @@ static bool precision_helps(const struct adviser *a, const struct config *c, con
     struct prediction usual;
     if (!c->given[KNOB_PRECISION]) return true;
     if (!adviser_predict_with(a, &usual, c, "precision", KNOBS[KNOB_PRECISION].otherwise)) return false;
-    return p->decode_tok_s > 1.05 * usual.decode_tok_s || p->prefill_tok_s > 1.05 * usual.prefill_tok_s ||
-           a->o->goal == GOAL_QUALITY;
+    return p->decode_tok_s.estimate > 1.05 * usual.decode_tok_s.estimate ||
+           p->prefill_tok_s.estimate > 1.05 * usual.prefill_tok_s.estimate || a->o->goal == GOAL_QUALITY;
 }
 
 /* Measured rates, with their intervals, replace the predicted ones. */
@@ -274,16 +268,8 @@ static void prediction_use_evidence(const struct adviser *a, const char *line, s
     if (p->on_gpu || !a->o->evidence) return;
     *decode = evidence_decode(a->o->evidence, line, p->depth);
     *prefill = evidence_prefill(a->o->evidence, line, PREDICT_PROMPT);
-    if (decode->runs) {
-        p->decode_tok_s = decode->rate.estimate;
-        p->decode_low = decode->rate.lower;
-        p->decode_high = decode->rate.upper;
-    }
-    if (prefill->runs) {
-        p->prefill_tok_s = prefill->rate.estimate;
-        p->prefill_low = prefill->rate.lower;
-        p->prefill_high = prefill->rate.upper;
-    }
+    if (decode->runs) p->decode_tok_s = decode->rate;
+    if (prefill->runs) p->prefill_tok_s = prefill->rate;
 }
 
 static bool is_found(const struct adviser *a, const char *line)
@@ -325,7 +311,7 @@ static enum err_code candidate_add(struct adviser *a, const struct config *c, st
     v->decode = decode;
     v->prefill = prefill;
     v->found = is_found(a, line);
-    v->vague = !decode.runs && p.decode_high > ADVICE_VAGUE * p.decode_low;
+    v->vague = !decode.runs && p.decode_tok_s.upper > ADVICE_VAGUE * p.decode_tok_s.lower;
     advice_set_loss(a, v);
     v->score = advice_score(a, c, &p) - adviser_kld_penalty(a, v->kld);
     advice_set_reason(a, v);
@@ -410,14 +396,13 @@ static enum err_code candidates_add(struct adviser *a, struct err *why)
 static enum err_code measured_candidates_add(struct adviser *a, struct err *why)
 {
     const struct evidence *e = a->o->evidence;
+    const struct config *c = e && e->found.run ? &e->found.config : evidence_config(e, 0);
+    char line[CONFIG_LINE];
     enum err_code rc = ERR_OK;
-    const char *line = e && e->found.run ? e->found.line : evidence_line(e, 0);
     a->on_gpu = false;
     a->every = true;
-    for (int i = e && e->found.run ? 0 : 1; line && !rc; line = evidence_line(e, i++)) {
-        struct config c;
-        if (!is_listed(a, line) && !config_parse(&c, line, NULL)) rc = candidate_add(a, &c, why);
-    }
+    for (int i = e && e->found.run ? 0 : 1; c && !rc; c = evidence_config(e, i++))
+        if (!is_listed(a, config_line(c, line, sizeof line))) rc = candidate_add(a, c, why);
     return rc;
 }
 
@@ -439,31 +424,16 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     return rc;
 }
 
-static enum err_code lines_add(struct adviser *a, const char *const line[], int lines, struct err *why)
+static enum err_code lines_add(struct adviser *a, struct err *why)
 {
     enum err_code rc = ERR_OK;
     a->on_gpu = a->ceilings->gpu.read_bytes_s > 0;
     a->every = true;
-    for (int i = 0; i < lines && !rc; i++) {
+    for (int i = 0; i < a->o->lines && !rc; i++) {
         struct config c;
-        rc = config_parse(&c, line[i], why);
+        rc = config_parse(&c, a->o->line[i], why);
         if (!rc) rc = candidate_add(a, &c, why);
     }
-    return rc;
-}
-
-enum err_code advise_lines(struct advice **out, int *n, const char *const line[], int lines,
-                           const char *model_path, const struct machine *machine,
-                           const struct machine_ceilings *ceilings, const struct advise_options *o,
-                           struct err *why)
-{
-    struct adviser a = { .path = model_path, .machine = machine, .ceilings = ceilings, .o = o };
-    enum err_code rc = adviser_open(&a, why);
-    if (!rc) rc = lines_add(&a, line, lines, why);
-    gguf_close(a.g);
-    if (rc) free(a.list);
-    *out = rc ? NULL : a.list;
-    *n = rc ? 0 : a.n;
     return rc;
 }
 
@@ -471,18 +441,14 @@ enum err_code advise(struct advice **out, int *n, const char *model_path, const 
                      const struct machine_ceilings *ceilings, const struct advise_options *o, struct err *why)
 {
     struct adviser a = { .path = model_path, .machine = machine, .ceilings = ceilings, .o = o };
-    *out = NULL;
-    *n = 0;
     enum err_code rc = adviser_open(&a, why);
-    if (!rc) rc = candidates_add(&a, why);
-    if (!rc) rc = measured_candidates_add(&a, why);
+    if (!rc && o->line) rc = lines_add(&a, why);
+    if (!rc && !o->line) rc = candidates_add(&a, why);
+    if (!rc && !o->line) rc = measured_candidates_add(&a, why);
     gguf_close(a.g);
-    if (rc) {
-        free(a.list);
-        return rc;
-    }
-    if (a.n) qsort(a.list, (size_t)a.n, sizeof(*a.list), advice_compare);
-    *out = a.list;
-    *n = a.n;
-    return ERR_OK;
+    if (rc) free(a.list);
+    *out = rc ? NULL : a.list;
+    *n = rc ? 0 : a.n;
+    if (*n && !o->line) qsort(*out, (size_t)*n, sizeof(**out), advice_compare);
+    return rc;
 }

@@ -5,6 +5,7 @@
 
 #include "advisor/advise/proposals.h"
 #include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 #include "advisor/stats/stats.h"
 #include "base/base.h"
 #include "db/db.h"
@@ -67,9 +68,6 @@ enum err_code apply_undo(struct applied *out, const char *model_path, bool *foun
 /* Find the config line in a file: the last line that is neither empty nor a comment. Errors: ERR_FORMAT when
  * there is none; as file_read, config_parse. */
 enum err_code config_file_read(struct config *out, const char *path, struct err *why);
-
-/* Append a word of a command line that can be pasted into a shell: quoted if the shell would interpret it. */
-void word_append(struct str *s, const char *word);
 
 /* Append the command that compares two configs of a model: "qdyno ab -m MODEL A B -w tg64". */
 void advice_ab_command(struct str *out, const char *model_path, const char *a, const char *b,
@@ -138,6 +136,7 @@ struct evidence {
     /* the newest finished search; run 0: none */
     struct {
         int64_t run, confirm_run;
+        struct config config;
         char line[CONFIG_LINE], because[512];
         char candidate[CONFIG_LINE]; /* the best one that it compared, better or not; "" none */
         char load[160]; /* what other programs did to the machine then (experiment_run_load_text); "" nothing
@@ -163,7 +162,7 @@ struct evidence_rate evidence_prefill(const struct evidence *e, const char *line
  * interval is divided by their number. */
 struct evidence_effect {
     int64_t run;
-    const char *value; /* of the setting; borrowed from the process */
+    const char *value; /* of the setting; borrowed */
     char with[CONFIG_LINE], without[CONFIG_LINE], workload[640];
     const char *metric; /* "decode_tok_s" or "prefill_tok_s" */
     int blocks;
@@ -171,8 +170,8 @@ struct evidence_effect {
 };
 /* false: no such run. e NULL is fine. */
 bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evidence_effect *out);
-/* The canonical line of config number i that was timed; NULL past the last. */
-const char *evidence_line(const struct evidence *e, int i);
+/* Config number i that was timed, borrowed; NULL past the last. */
+const struct config *evidence_config(const struct evidence *e, int i);
 /* The newest decode rate of a config that evidence_decode does not count: measured on another workload than
  * `depth`, or disturbed: "640.00 tok/s on tg64 (run 3)", with the rate that the run itself reports; "" none.
  */
@@ -221,19 +220,16 @@ struct advise_options {
     int ctx;                               /* 0: 4096, or the model's own if smaller */
     const struct correction *correction;   /* of the machine; NULL: no earlier runs */
     const struct evidence *evidence;       /* of the model on the machine; NULL: nothing was measured */
+    /* Only these config lines, in their order; one that the model cannot have is left out. NULL: all that may
+     * help, the best first */
+    const char *const *line;
+    int lines;
 };
-/* Rank configurations, best first. *out: free(). If GPU ceilings are known (a machine description), there are
- * candidates for the GPU, too: prediction.on_gpu. Errors: as gguf_open; ERR_NOMEM. */
+/* Predict, explain and rank configurations. *out: free(). If GPU ceilings are known (a machine description),
+ * there are candidates for the GPU, too: prediction.on_gpu. Errors: as gguf_open; ERR_NOMEM. */
 enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,
                      const struct machine_ceilings *ceilings, const struct advise_options *o,
                      struct err *why);
-
-/* As advise(), of the given config lines only, in their order; one that this model cannot have is left out.
- * On a described machine with a GPU, they run on it. */
-enum err_code advise_lines(struct advice **out, int *n, const char *const line[], int lines,
-                           const char *model_path, const struct machine *machine,
-                           const struct machine_ceilings *ceilings, const struct advise_options *o,
-                           struct err *why);
 
 /* ---------------------------------------------------------------- strategies */
 
@@ -289,64 +285,5 @@ struct rule_finding {
 enum { RULES_MAX = 32 };
 /* Evaluate all rules in the order of the table. Returns the number of findings written to out. */
 int rules_apply(struct rule_finding out[RULES_MAX], const struct rule_case *c);
-
-/* ---------------------------------------------------------------- troubles */
-
-/* Conditions that make runs slow, fail or vary on this machine now, and what to do about each. */
-
-struct trouble_case {
-    const struct machine *machine;
-    const double *row;   /* [METRIC_SENSOR_COUNT], the second of two samples; NAN: unknown */
-    const char *busiest; /* the other programs that use the CPUs (machine_busiest); NULL, "": unknown */
-    const struct run_row *runs; /* from the database, newest first */
-    int n_runs;
-    bool devices_known; /* false: OpenCL could not be queried */
-    const struct device_info *device;
-    int n_devices;
-};
-struct trouble {
-    char found[RUN_LABEL + 80], advice[256];
-};
-enum { TROUBLES_MAX = 16 };
-/* A pure function. Returns the number of troubles found. */
-int troubles_find(struct trouble out[TROUBLES_MAX], const struct trouble_case *c);
-
-/* ---------------------------------------------------------------- health */
-
-/* Whether what qdyno needs is installed and usable (`qdyno doctor`). */
-
-enum health_state { HEALTH_OK, HEALTH_NOTE, HEALTH_BAD }; /* bad: something needed is missing or broken */
-extern const char *const HEALTH_STATES[];                 /* [HEALTH_BAD + 1] "ok", "note", "bad" */
-struct health_finding {
-    enum health_state state;
-    char found[640];
-    const char *advice; /* what to do; "": nothing. Valid during the report. */
-};
-struct health_case {
-    const struct machine *machine; /* NULL: it could not be read, */
-    const char *no_machine;        /* for this reason */
-    bool devices_known;            /* false: OpenCL could not be queried, */
-    const char *no_devices;        /* for this reason */
-    const struct device_info *device;
-    int n_devices;
-    const char *db_path;
-    const struct log *log;
-    /* Called for each finding, before the check goes on. */
-    void (*report)(void *ctx, const struct health_finding *f);
-    void *ctx;
-};
-/* A check reports one finding or more. Those of memory and troubles report nothing without a machine. */
-struct health_check {
-    const char *name; /* "instruction sets" */
-    void (*run)(const struct health_case *c);
-};
-extern const struct health_check HEALTH_CHECKS[];
-extern const size_t HEALTH_CHECK_COUNT;
-
-/* "nvidia RTX 4090": the vendor once, then the name. Returns buf. */
-const char *gpu_title(const struct gpu_identity *u, char *buf, size_t size);
-
-/* Is the OpenCL device this GPU? Compares PCI addresses; unknown addresses never match. */
-bool gpu_is_device(const struct gpu_identity *gpu, const struct device_info *d);
 
 #endif

@@ -40,4 +40,9 @@ void advice_set_loss(const struct adviser *a, struct advice *v);
 void advice_set_reason(const struct adviser *a, struct advice *v);
 void advice_set_caution(const struct adviser *a, struct advice *v);
 
+/* ---------------------------------------------------------------- checks.c */
+
+/* The command that checks an advice by measurement: v->check. path: the model's file. */
+void advice_set_check(struct advice *v, const char *path);
+
 #endif

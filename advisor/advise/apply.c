@@ -83,8 +83,7 @@ static enum err_code config_file_parse(struct applied *out, const char *path, st
 /* A model's name: its file name without folder and extension. */
 static void model_word(const char *model_path, char *out, size_t size)
 {
-    const char *slash = strrchr(model_path, '/');
-    snprintf(out, size, "%s", slash ? slash + 1 : model_path);
+    snprintf(out, size, "%s", path_file_name(model_path));
     if (str_ends(out, ".gguf")) out[strlen(out) - 5] = '\0';
 }
 

@@ -1,5 +1,5 @@
 /* advisor/advise/checks.c - the command that checks an advice by measurement. */
-#include "advisor/advise/checks.h"
+#include "advisor/advise/adviser.h"
 
 #include <stdio.h>
 #include <string.h>

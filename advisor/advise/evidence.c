@@ -25,6 +25,7 @@ struct evidence_series {
     int64_t run_id;
     int block; /* of the last undisturbed cell */
     char line[CONFIG_LINE];
+    struct config config;
     bool first; /* no series before this one has the same line */
     struct workload workload;
     struct units decode, prefill; /* undisturbed cells */
@@ -69,9 +70,11 @@ static bool workload_equal(const struct workload *a, const struct workload *b)
            !strcmp(a->eval_file, b->eval_file);
 }
 
-static struct evidence_series *series_at(struct evidence *e, int64_t run_id, const char *line,
+static struct evidence_series *series_at(struct evidence *e, int64_t run_id, const struct config *config,
                                          const struct workload *w)
 {
+    char line[CONFIG_LINE];
+    config_line(config, line, sizeof line);
     for (int i = e->n - 1; i >= 0 && e->series[i].run_id == run_id; i--)
         if (!strcmp(e->series[i].line, line) && workload_equal(&e->series[i].workload, w))
             return &e->series[i];
@@ -83,7 +86,9 @@ static struct evidence_series *series_at(struct evidence *e, int64_t run_id, con
         e->cap = cap;
     }
     struct evidence_series *s = &e->series[e->n];
-    *s = (struct evidence_series){ .run_id = run_id, .block = -1, .workload = *w, .first = true };
+    *s = (struct evidence_series){
+        .run_id = run_id, .block = -1, .config = *config, .workload = *w, .first = true
+    };
     for (int i = 0; i < e->n && s->first; i++) s->first = strcmp(e->series[i].line, line) != 0;
     e->n++;
     snprintf(s->line, sizeof s->line, "%s", line);
@@ -95,7 +100,6 @@ static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err 
     struct evidence *e = ctx;
     struct config config;
     struct workload w;
-    char line[CONFIG_LINE];
     const char *isa = getenv("QDYNO_ISA");
     if (!phase_counts(c->phase) || strcmp(c->kernels, KERNELS_BUILD) || strcmp(c->isa, isa ? isa : ""))
         return ERR_OK;
@@ -103,7 +107,7 @@ static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err 
     if (config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL] || config.given[KNOB_HANDICAP] ||
         workload_parse(&w, c->workload, NULL) || workload_is_load(&w))
         return ERR_OK;
-    struct evidence_series *s = series_at(e, c->run_id, config_line(&config, line, sizeof line), &w);
+    struct evidence_series *s = series_at(e, c->run_id, &config, &w);
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for earlier measurements");
     whole_add(&s->all, c->decode_tok_s, c->disturbed);
     if (c->disturbed) return ERR_OK;
@@ -122,13 +126,12 @@ static void found_read(struct evidence *e, const struct run_row *row)
     const bool read = !json_parse(&o, outcome, strlen(outcome), NULL) &&
                       !json_parse(&spec, text, strlen(text), NULL) &&
                       goal_parse(json_get_str(spec, "goal", ""), &e->found.goal);
-    struct config config;
     const char *winner = read ? json_get_str(o, "winner", "") : "";
-    if (*winner && !config_parse(&config, winner, NULL)) {
+    if (*winner && !config_parse(&e->found.config, winner, NULL)) {
         e->found.run = row->id;
         e->found.confirm_run = json_get_int(o, "confirm_run", 0);
         e->found.better = !strcmp(row->verdict, "better");
-        config_line(&config, e->found.line, sizeof e->found.line);
+        config_line(&e->found.config, e->found.line, sizeof e->found.line);
         snprintf(e->found.because, sizeof e->found.because, "%s", json_get_str(o, "because", ""));
         snprintf(e->found.candidate, sizeof e->found.candidate, "%s", json_get_str(o, "candidate", ""));
         const json_t *first = json_array_get(json_object_get(o, "rows"), 0);
@@ -141,7 +144,7 @@ static void found_read(struct evidence *e, const struct run_row *row)
     json_decref(spec);
 }
 
-/* A search counts when its capsule names this build of the kernels. */
+/* A search counts when its provenance record names this build of the kernels. */
 static enum err_code found_load(struct evidence *e, struct db *d, const char *machine_id, struct err *why)
 {
     struct run_row row = { 0 };
@@ -212,39 +215,36 @@ static void rate_add(struct evidence_rate *r, const struct evidence_series *s, c
     r->runs++;
 }
 
-/* The estimate was a mean of logarithms. */
-static struct evidence_rate rate_finish(struct evidence_rate r)
+static struct evidence_rate rate_of(const struct evidence *e, const char *line, bool prefill, int tokens)
 {
-    if (r.runs) r.rate.estimate = exp(r.rate.estimate);
+    struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
+    for (int i = 0; e && i < e->n; i++) {
+        const struct evidence_series *s = &e->series[i];
+        const bool fits = prefill ? is_prompt_of(&s->workload, tokens) : is_decode_at(&s->workload, tokens);
+        if (fits && !strcmp(s->line, line)) rate_add(&r, s, prefill ? &s->prefill : &s->decode);
+    }
+    if (r.runs) r.rate.estimate = exp(r.rate.estimate); /* it was a mean of logarithms */
     return r;
 }
 
 struct evidence_rate evidence_decode(const struct evidence *e, const char *line, int depth)
 {
-    struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
-    for (int i = 0; e && i < e->n; i++)
-        if (is_decode_at(&e->series[i].workload, depth) && !strcmp(e->series[i].line, line))
-            rate_add(&r, &e->series[i], &e->series[i].decode);
-    return rate_finish(r);
+    return rate_of(e, line, false, depth);
 }
 
 struct evidence_rate evidence_prefill(const struct evidence *e, const char *line, int prompt)
 {
-    struct evidence_rate r = { .rate = { NAN, NAN, NAN } };
-    for (int i = 0; e && i < e->n; i++)
-        if (is_prompt_of(&e->series[i].workload, prompt) && !strcmp(e->series[i].line, line))
-            rate_add(&r, &e->series[i], &e->series[i].prefill);
-    return rate_finish(r);
+    return rate_of(e, line, true, prompt);
 }
 
 /* ---------------------------------------------------------------- one setting */
 
 /* Whether `with` is `without` and one further setting with another value than the default. */
-static bool differs_in(const char *with, const char *without, enum knob_id setting, const char **value)
+static bool differs_in(const struct config *with, const struct config *without, enum knob_id setting,
+                       const char **value)
 {
-    struct config a, b;
-    if (config_parse(&a, with, NULL) || config_parse(&b, without, NULL)) return false;
-    *value = config_text(&a, setting);
+    struct config a = *with, b = *without;
+    *value = config_text(with, setting);
     if (!a.given[setting] || !strcmp(*value, config_text(&b, setting)) ||
         strcmp(config_text(&b, setting), KNOBS[setting].otherwise))
         return false;
@@ -282,7 +282,7 @@ bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evi
             for (int a = 0; a < e->n; a++) {
                 const struct evidence_series *with = &e->series[a];
                 if (with->run_id != without->run_id || !workload_equal(&with->workload, &without->workload) ||
-                    !differs_in(with->line, without->line, setting, &value))
+                    !differs_in(&with->config, &without->config, setting, &value))
                     continue;
                 if (!pass) values++;
                 if (!pass || !effect_of(out, with, without, 1 - (1 - CONFIDENCE) / values)) continue;
@@ -295,10 +295,10 @@ bool evidence_setting(const struct evidence *e, enum knob_id setting, struct evi
     return out->run != 0;
 }
 
-const char *evidence_line(const struct evidence *e, int i)
+const struct config *evidence_config(const struct evidence *e, int i)
 {
     for (int k = 0; e && k < e->n; k++)
-        if (e->series[k].first && i-- == 0) return e->series[k].line;
+        if (e->series[k].first && i-- == 0) return &e->series[k].config;
     return NULL;
 }
 

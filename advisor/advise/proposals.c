@@ -51,12 +51,12 @@ char *proposals_sibling(char *buf, size_t size, const struct gguf *g, const stru
                         const char *path)
 {
     enum { MOST = 64 }; /* files: a folder may hold many, and each header takes milliseconds */
-    const char *slash = strrchr(path, '/');
+    const int in_folder = (int)(path_file_name(path) - path);
     char folder[PATH_MAX], other[PATH_MAX];
     int64_t best_bytes = -1;
     const int64_t own = gguf_file_bytes(g);
     *buf = '\0';
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 2, slash ? path : "./");
+    snprintf(folder, sizeof folder, "%.*s", in_folder ? in_folder : 2, in_folder ? path : "./");
     DIR *dir = opendir(folder);
     int read = 0;
     for (struct dirent *d; dir && read < MOST && (d = readdir(dir));) {

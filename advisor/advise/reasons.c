@@ -90,7 +90,7 @@ void advice_set_reason(const struct adviser *a, struct advice *v)
         else if (p->decode_bound_by_memory)
             reason_append(
                 &s, "decode is limited by memory: %s per token instead of %s, about %.1f times the speed",
-                now, then, p->decode_tok_s / r->decode_tok_s);
+                now, then, p->decode_tok_s.estimate / r->decode_tok_s.estimate);
         else
             reason_append(&s, "%s per token instead of %s, but arithmetic becomes the limit", now, then);
     }
@@ -103,12 +103,13 @@ void advice_set_reason(const struct adviser *a, struct advice *v)
     if (v->config.given[KNOB_PRECISION] &&
         adviser_predict_with(a, &other, &v->config, "precision", KNOBS[KNOB_PRECISION].otherwise))
         reason_append(&s, "precision=%s: prefill about %.1f times as fast, decode %.1f times",
-                      config_text(&v->config, KNOB_PRECISION), p->prefill_tok_s / other.prefill_tok_s,
-                      p->decode_tok_s / other.decode_tok_s);
+                      config_text(&v->config, KNOB_PRECISION),
+                      p->prefill_tok_s.estimate / other.prefill_tok_s.estimate,
+                      p->decode_tok_s.estimate / other.decode_tok_s.estimate);
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
     if (threads && adviser_predict_with(a, &other, &v->config, "threads", "0"))
         reason_append(&s, "%d of %d cores are predicted to reach %.0f %% of the decode rate of all cores",
-                      threads, machine_usable_cores(a->machine), 100 * p->decode_tok_s / other.decode_tok_s);
+                      threads, machine_usable_cores(a->machine), 100 * p->decode_tok_s.estimate / other.decode_tok_s.estimate);
     if (!s.len) {
         if (p->in_cache)
             reason_append(
@@ -180,11 +181,11 @@ void advice_set_caution(const struct adviser *a, struct advice *v)
                                      have, sizeof(have)));
     if (v->prediction.on_gpu)
         reason_append(&s, "predicted for the GPU from its vendor's figures; qdyno did not measure it");
-    if (a->o->target_tok_s > 0 && v->prediction.decode_high < a->o->target_tok_s)
+    if (a->o->target_tok_s > 0 && v->prediction.decode_tok_s.upper < a->o->target_tok_s)
         reason_append(&s, "cannot reach %.3g tokens/s here", a->o->target_tok_s);
-    else if (a->o->target_tok_s > 0 && v->prediction.decode_low < a->o->target_tok_s)
+    else if (a->o->target_tok_s > 0 && v->prediction.decode_tok_s.lower < a->o->target_tok_s)
         reason_append(&s, "%s miss %.3g tokens/s",
-                      v->prediction.decode_tok_s < a->o->target_tok_s ? "will probably" : "may",
+                      v->prediction.decode_tok_s.estimate < a->o->target_tok_s ? "will probably" : "may",
                       a->o->target_tok_s);
     reason_add_kld(a, v, &s);
     if (a->shape.random_weights)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "advisor/advise/accelerators.h"
-#include "advisor/advise/machine_limit.h"
+#include "advisor/doctor/doctor.h"
 #include "base/cut/cut.h"
 #include "engine/plan/plan.h"
 
@@ -366,7 +366,7 @@ enum err_code rule_case_find_enough(struct rule_case *c, const struct gguf *g, c
 {
     static const double NEARLY = 0.95;
     const struct machine_ceilings *k = c->ceilings;
-    c->enough = (struct case_threads){ .all_tok_s = c->reference->decode_tok_s };
+    c->enough = (struct case_threads){ .all_tok_s = c->reference->decode_tok_s.estimate };
     for (int i = -1; i < k->reads; i++) { /* -1: one thread */
         const int threads = i < 0 ? 1 : k->read[i].threads;
         struct prediction p;
@@ -378,9 +378,9 @@ enum err_code rule_case_find_enough(struct rule_case *c, const struct gguf *g, c
         enum err_code rc = config_set(&config, KNOBS[KNOB_THREADS].key, value, why);
         if (!rc) rc = predict(&p, g, &config, c->machine, k, what, why);
         if (rc) return rc;
-        if (!(p.decode_tok_s >= NEARLY * c->enough.all_tok_s)) continue;
+        if (!(p.decode_tok_s.estimate >= NEARLY * c->enough.all_tok_s)) continue;
         c->enough.threads = threads;
-        c->enough.tok_s = p.decode_tok_s;
+        c->enough.tok_s = p.decode_tok_s.estimate;
         return ERR_OK;
     }
     return ERR_OK;

@@ -8,6 +8,7 @@
 #include "advisor/experiment/forecast.h"
 #include "advisor/experiment/quality_context.h"
 #include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 #include "advisor/run/run.h"
 #include "advisor/stats/stats.h"
 #include "base/base.h"

@@ -201,9 +201,10 @@ static bool times_predicted(struct arm_time *t, const struct experiment_spec *s,
     what.correction = from->correction;
     if (model_file_open(&g, model, &ignored)) return false;
     const bool ok = !predict(&p, g, &s->config[arm], from->machine, from->ceilings, &what, &ignored) &&
-                    times_of_rates(t, experiment_workload(s, arm), p.prefill_tok_s, p.decode_tok_s);
+                    times_of_rates(t, experiment_workload(s, arm), p.prefill_tok_s.estimate,
+                                   p.decode_tok_s.estimate);
     gguf_close(g);
-    if (ok && p.load_s > 0) t->start_s += p.load_s;
+    if (ok && p.load_s.estimate > 0) t->start_s += p.load_s.estimate;
     return ok;
 }
 

@@ -370,7 +370,7 @@ static double posterior_scale(const struct metric_model *s, double variance)
 struct estimate correction_estimate(const struct correction *l, const char *metric,
                                     const struct residual_traits *t, double uncorrected, double sd)
 {
-    struct estimate e = { uncorrected, uncorrected * exp(-Z_90 * sd), uncorrected * exp(Z_90 * sd), 0 };
+    struct estimate e = { { uncorrected, uncorrected * exp(-Z_90 * sd), uncorrected * exp(Z_90 * sd) }, 0 };
     const struct metric_model *s = NULL;
     for (int i = 0; l && i < l->n; i++)
         if (!strcmp(l->metrics[i].metric, metric)) s = &l->metrics[i];
@@ -384,11 +384,8 @@ struct estimate correction_estimate(const struct correction *l, const char *metr
     for (int i = 0; i < s->n; i++) explained += shared[i] * shared[i];
     const double left = fmax(trait_covariance(t, t) - explained, 0) + residual_noise(t);
     const double spread = Z_90 * sqrt(left * posterior_scale(s, sd * sd));
-    e.value = uncorrected * exp(mean);
-    e.low = e.value * exp(-spread);
-    e.high = e.value * exp(spread);
-    e.runs = s->n;
-    return e;
+    const double value = uncorrected * exp(mean);
+    return (struct estimate){ { value, value * exp(-spread), value * exp(spread) }, s->n };
 }
 
 /* ---------------------------------------------------------------- accuracy of past predictions */
@@ -428,7 +425,7 @@ int accuracy_of(struct accuracy out[ACCURACY_MAX], const struct residual_row *ro
                 errors[m++] = fabs(rows[i].predicted / rows[i].measured - 1);
         if (m) {
             stats_sort(errors, m);
-            out[k].median_error = m % 2 ? errors[m / 2] : 0.5 * (errors[m / 2 - 1] + errors[m / 2]);
+            out[k].median_error = stats_quantile_sorted(errors, m, 0.5);
         }
     }
     free(errors);

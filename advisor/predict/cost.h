@@ -57,4 +57,8 @@ double cost_gemm_operations(const struct cost *c, const struct format *weights);
 int cost_threads(const struct config *c, const struct machine *m);
 int64_t cost_cache_bytes(const struct machine *m);
 
+/* Lists of numbers in files of the cache folder; NAN is null. */
+json_t *numbers_to_json(const double *x, int n); /* new reference */
+void numbers_from_json(double *x, int n, const json_t *list);
+
 #endif

@@ -2,6 +2,8 @@
  * hosts; and exchanges over a network that is only described. */
 #include "advisor/predict/predict.h"
 
+#include "advisor/predict/cost.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,18 +27,29 @@ static enum err_code links_path(char **out, const char *machine_id, int ranks, c
     return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
-json_t *links_to_json(const struct rank_links *l)
+json_t *numbers_to_json(const double *x, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_num(x[i]));
+    return list;
+}
+
+void numbers_from_json(double *x, int n, const json_t *list)
+{
+    for (int i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, (size_t)i);
+        x[i] = json_is_number(v) ? json_number_value(v) : (double)NAN;
+    }
+}
+
+static json_t *links_to_json(const struct rank_links *l)
 {
     json_t *o = json_object();
-    for (int k = 0; k < LINK_KINDS; k++) {
-        json_t *list = json_array();
-        for (int s = 0; s < LINK_SIZES; s++) json_array_append_new(list, json_num(l->seconds[k][s]));
-        json_put(o, LINK_NAMES[k], list);
-    }
-    json_t *list = json_array();
-    for (int i = 0; i < RANKS_MAX && !isnan(l->read_bytes_s[i]); i++)
-        json_array_append_new(list, json_num(l->read_bytes_s[i]));
-    json_put(o, "read_bytes_s", list);
+    int known = 0;
+    for (int k = 0; k < LINK_KINDS; k++)
+        json_put(o, LINK_NAMES[k], numbers_to_json(l->seconds[k], LINK_SIZES));
+    while (known < RANKS_MAX && !isnan(l->read_bytes_s[known])) known++;
+    json_put(o, "read_bytes_s", numbers_to_json(l->read_bytes_s, known));
     return o;
 }
 
@@ -45,16 +58,10 @@ static bool links_from_json(struct rank_links *out, const json_t *o)
     for (int k = 0; k < LINK_KINDS; k++) {
         const json_t *list = json_object_get(o, LINK_NAMES[k]);
         if (json_array_size(list) != LINK_SIZES) return false;
-        for (int s = 0; s < LINK_SIZES; s++) {
-            const json_t *v = json_array_get(list, (size_t)s);
-            out->seconds[k][s] = json_is_number(v) ? json_number_value(v) : (double)NAN;
-        }
+        numbers_from_json(out->seconds[k], LINK_SIZES, list);
     }
-    const json_t *rates = json_object_get(o, "read_bytes_s"); /* absent from older files */
-    for (size_t i = 0; i < RANKS_MAX; i++) {
-        const json_t *v = json_array_get(rates, i);
-        out->read_bytes_s[i] = json_is_number(v) ? json_number_value(v) : (double)NAN;
-    }
+    numbers_from_json(out->read_bytes_s, RANKS_MAX,
+                      json_object_get(o, "read_bytes_s")); /* not in older files */
     return true;
 }
 

@@ -20,6 +20,7 @@ static const double GPU_DECODE_SD = 0.45, GPU_PREFILL_SD = 0.55;
 static const double TIMED_CACHED_SD = 0.14, CACHED_SD = 0.70, BARRED_SD = 0.15, NUMA_SD = 0.40;
 static const double LOAD_SD = 0.60, PEAK_SD = 0.018, ENERGY_SD = 0.30;
 
+static const struct interval UNKNOWN = { NAN, NAN, NAN };
 /* Sampling: seconds per logit to find the largest and hand them over. */
 static const double LOGIT_S = 0.8e-9;
 /* Opening a model: seconds for the header, seconds per vocabulary entry, and bytes/s of prefaulting pages. */
@@ -28,7 +29,8 @@ static const double OPEN_S = 0.01, VOCABULARY_S = 0.4e-6, PAGES_BYTES_S = 8e9;
  * rest). */
 static const double GPU_SHARE = 0.92, UNIFIED_SHARE = 0.75;
 
-int predict_depth(int ctx)
+/* Where a typical chat is, at which configs are compared by default. */
+static int predict_depth(int ctx)
 {
     return MIN(512, MAX(ctx, 0) / 8);
 }
@@ -282,7 +284,9 @@ static void set_limits(struct prediction *out, struct work *w)
 static struct estimate estimate_cap_at_limit(struct estimate e, double limit)
 {
     if (e.runs || !(limit > 0)) return e;
-    return (struct estimate){ fmin(e.value, limit), fmin(e.low, limit), fmin(e.high, limit), 0 };
+    return (struct estimate){
+        { fmin(e.value.estimate, limit), fmin(e.value.lower, limit), fmin(e.value.upper, limit) }, 0
+    };
 }
 
 static double root_of_squares(double a, double b)
@@ -310,13 +314,6 @@ static struct spreads prior_spreads(const struct prediction *p, const struct cos
     if (c->options.isa != c->machine->isa && !p->on_gpu)
         s = (struct spreads){ root_of_squares(s.decode, BARRED_SD), root_of_squares(s.prefill, BARRED_SD) };
     return s;
-}
-
-static void estimate_store(struct estimate e, double *value, double *low, double *high)
-{
-    *value = e.value;
-    *low = e.low;
-    *high = e.high;
 }
 
 static double load_s(const struct work *w, const struct memory_plan *p, const struct config *c)
@@ -389,38 +386,31 @@ static void set_estimates(struct prediction *out, struct work *w, const struct c
                                                                   w->sequences * rate_of(decode_s),
                                                                   sd.decode),
                                               out->decode_limit_tok_s);
-    estimate_store(e, &out->decode_tok_s, &out->decode_low, &out->decode_high);
+    out->decode_tok_s = e.value;
     out->runs = e.runs;
     const double watts = power_watts(&w->cost);
     out->token_uncorrected_j = (isnan(watts) ? THREAD_WATTS * w->cost.threads : watts) * decode_s /
                                w->sequences;
     e = correction_estimate(l, RESIDUAL_TOKEN_J, &t, out->token_uncorrected_j, ENERGY_SD);
-    if (isnan(watts) && !e.runs) e = (struct estimate){ NAN, NAN, NAN, 0 };
-    estimate_store(e, &out->token_j, &out->token_low_j, &out->token_high_j);
+    out->token_j = isnan(watts) && !e.runs ? UNKNOWN : e.value;
     residual_traits_of(&t, &w->o.shape, c, &out->prefill_work);
     e = estimate_cap_at_limit(correction_estimate(l, METRICS[METRIC_PREFILL_RATE].name, &t,
                                                   (double)w->prompt * w->sequences * rate_of(prefill_s),
                                                   sd.prefill),
                               out->prefill_limit_tok_s);
-    estimate_store(e, &out->prefill_tok_s, &out->prefill_low, &out->prefill_high);
-    estimate_store(
-        correction_estimate(l, METRICS[METRIC_LOAD_TIME].name, &t, load_s(w, &out->plan, c), LOAD_SD),
-        &out->load_s, &out->load_low_s, &out->load_high_s);
-    estimate_store(correction_estimate(l, METRICS[METRIC_PEAK_MEMORY].name, &t,
-                                       (double)out->plan.total + PROGRAM_BYTES - w->untouched, PEAK_SD),
-                   &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
+    out->prefill_tok_s = e.value;
+    out->load_s =
+        correction_estimate(l, METRICS[METRIC_LOAD_TIME].name, &t, load_s(w, &out->plan, c), LOAD_SD).value;
+    out->peak_bytes = correction_estimate(l, METRICS[METRIC_PEAK_MEMORY].name, &t,
+                                          (double)out->plan.total + PROGRAM_BYTES - w->untouched, PEAK_SD)
+                          .value;
 }
 
 /* No kernel of an OpenCL device was timed yet, and the CPU's times say nothing about it. */
 static void set_unknown(struct prediction *out)
 {
-    static const struct estimate NONE = { NAN, NAN, NAN, 0 };
     out->decode_limit_tok_s = out->prefill_limit_tok_s = out->token_uncorrected_j = NAN;
-    estimate_store(NONE, &out->decode_tok_s, &out->decode_low, &out->decode_high);
-    estimate_store(NONE, &out->prefill_tok_s, &out->prefill_low, &out->prefill_high);
-    estimate_store(NONE, &out->token_j, &out->token_low_j, &out->token_high_j);
-    estimate_store(NONE, &out->load_s, &out->load_low_s, &out->load_high_s);
-    estimate_store(NONE, &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
+    out->decode_tok_s = out->prefill_tok_s = out->token_j = out->load_s = out->peak_bytes = UNKNOWN;
     out->runs = 0;
 }
 
@@ -470,11 +460,12 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     return ERR_OK;
 }
 
-enum err_code predict_steps(double *seconds, const int *rows, int n, bool consecutive, const struct gguf *g,
-                            const struct config *c, const struct machine *machine,
-                            const struct machine_ceilings *ceilings, const struct predict_for *what,
-                            struct err *why)
+enum err_code predict_steps(double *seconds, const struct gguf *g, const struct config *c,
+                            const struct machine *machine, const struct machine_ceilings *ceilings,
+                            const struct predict_for *what, struct err *why)
 {
+    const int *rows = what->rows;
+    const bool consecutive = what->consecutive;
     struct work w = { .what = what };
     struct memory_plan plan;
     const struct config sized = config_with_threads(c, machine);
@@ -483,7 +474,7 @@ enum err_code predict_steps(double *seconds, const int *rows, int n, bool consec
     if (rc) return rc;
     work_set_experts(&w, g);
     w.depth = what->depth > 0 ? what->depth : predict_depth(plan.ctx);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < what->steps; i++) {
         const int caches = consecutive ? 1 : rows[i];
         cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->conditions);
         w.cost.footprint = plan_step_bytes(&plan, &w.o.shape, distinct_experts(&w, rows[i], consecutive)) +

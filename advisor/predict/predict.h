@@ -3,6 +3,7 @@
 #ifndef QDYNO_ADVISOR_PREDICT_H
 #define QDYNO_ADVISOR_PREDICT_H
 
+#include "advisor/stats/stats.h"
 #include "db/db.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
@@ -51,92 +52,6 @@ void conditions_probe_restart(struct conditions_probe *w);
  * one time. Afterwards the calling thread leaves that CPU to the process. */
 void conditions_probe_run(struct conditions_probe *w, int pid);
 struct conditions conditions_probe_result(const struct conditions_probe *w);
-
-/* ---------------------------------------------------------------- texts */
-
-/* The text that the quality of a model is measured on when a command names no other: the bundled held-out
- * stories, until quality_text_choose. Losses on other texts are not ranked with those on it. */
-struct quality_text {
-    char path[4096], name[128]; /* name: without folders */
-    char sha256[HASH_HEX];      /* of the content when it was chosen; "": the bundled text is not installed */
-    bool chosen;                /* by the user */
-    struct err trouble;         /* code 0: the file can be read and has this content; otherwise what to do */
-};
-/* The text of the model file at model_path. The model is hashed only if any model has a chosen text. A text
- * that is missing or has changed is no error (ERR_OK, out->trouble). Errors: db_*; as gguf_open. */
-enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path,
-                              struct err *why);
-/* The same of a model with a known SHA-256; its file, which messages name, may be gone. Hashes no model. */
-enum err_code quality_text_of_hash(struct quality_text *out, struct db *d, const char *model_sha256,
-                                   const char *model_path, struct err *why);
-/* The path of that text, to measure on it. Errors: also ERR_IO and ERR_FORMAT of its trouble; ERR_USAGE: the
- * path is too long. */
-enum err_code quality_text_path(char *out, size_t size, struct db *d, const char *model_path,
-                                struct err *why);
-/* Make this file, whose content has this SHA-256, the text of a stored model. The content of the bundled text
- * makes it the model's text again. Errors: db_*; ERR_IO (no such file); ERR_USAGE. */
-enum err_code quality_text_choose(struct db *d, const char *model_sha256, const char *path,
-                                  const char *sha256, struct err *why);
-/* Is a loss that was measured on this text comparable with those on t? sha256 "": an older version measured
- * it and stored only the name. */
-bool quality_text_is(const struct quality_text *t, const char *name, const char *sha256);
-
-/* How a text is called wherever a loss on it is shown: "the bundled stories" for the one that comes with
- * qdyno (by its content), otherwise its file name, and of a text known by a part of its SHA-256 only "the
- * text with SHA-256 ...". Returns buf. */
-enum { TEXT_LABEL = 160 };
-const char *quality_text_label(char buf[TEXT_LABEL], const char *name, const char *sha256);
-bool quality_text_is_bundled(const char *sha256); /* simple stories, unlike what most models are used for */
-/* A basis of the table `sensitivity`, "text c8961c2eb61c, 8 windows of 256, ...", with the text's label. */
-const char *quality_basis_label(char *buf, size_t size, const char *basis);
-/* Whether this is the file of the model that comes with qdyno, which was trained on stories like those. */
-bool model_is_bundled(const char *path);
-
-/* The text that a stored cell's loss was measured on; `worker` is its worker_json, parsed (may be NULL). */
-struct measured_text {
-    char name[128], sha256[HASH_HEX]; /* "": unknown */
-};
-bool measured_text_same(const struct measured_text *a, const struct measured_text *b);
-void measured_text_of(struct measured_text *out, const struct model_cell *c, const json_t *worker);
-
-/* ---------------------------------------------------------------- measured KL divergences */
-
-/* KL divergences that earlier runs measured of one model, relative to the unchanged model file, by the config
- * settings that change answers. Only those on the model's text compare with each other. */
-
-/* Write the part of a config that changes answers as a config line; "default" when no such setting differs.
- */
-void answer_line(const struct config *c, char *out, size_t size);
-
-struct answer_kld {
-    char answer[CONFIG_LINE];
-    double kld;     /* mean of the newest measurement, nats per token */
-    int64_t run_id; /* that measured it */
-    struct measured_text text;
-    bool foreign; /* measured on another text than the model's, and never on that */
-};
-struct answer_klds {
-    struct answer_kld *row; /* [n], owned */
-    int n;
-    struct quality_text text; /* of the model */
-};
-
-/* The SHA-256 of a model file (model_identity). Errors: as gguf_open, model_identity. */
-enum err_code model_file_identity(char sha256[HASH_HEX], const char *model_path, struct err *why);
-/* The SHA-256 of a model file that earlier runs may have measured. "" (ERR_OK): no run used a file of this
- * name, so it is not hashed. Errors: as gguf_open, db_*. */
-enum err_code measured_model_identity(char sha256[HASH_HEX], struct db *d, const char *model_path,
-                                      struct err *why);
-
-/* Load the divergences of the model file at model_path, from evals, tuning runs and A/B runs whose reference
- * was the unchanged file. A model that the database does not know has none, and its file is not hashed. *out:
- * answer_klds_free, also after an error. Errors: as gguf_open, db_*; ERR_NOMEM. */
-enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char *model_path,
-                               struct err *why);
-void answer_klds_free(struct answer_klds *l);
-
-/* Borrowed; NULL: not measured. */
-const struct answer_kld *answer_klds_find(const struct answer_klds *l, const struct config *c);
 
 /* ---------------------------------------------------------------- correction */
 
@@ -193,7 +108,7 @@ void correction_free(struct correction *l); /* NULL is fine */
 
 /* A prediction with its 90 % interval. */
 struct estimate {
-    double value, low, high;
+    struct interval value;
     int runs; /* number of residuals the correction used */
 };
 /* Correct one prediction. sd: prior standard deviation of ln(measured / uncorrected). m NULL: no correction,
@@ -224,19 +139,16 @@ int accuracy_of(struct accuracy out[ACCURACY_MAX], const struct residual_row *ro
  * from the kernel times measured on that machine (`qdyno detect --kernels`), otherwise from shares of its
  * ceilings. Residuals of earlier runs correct the sum and narrow its interval. */
 
-/* *_low to *_high: 90 % interval. *_limit_tok_s: the machine's roofline for this work (bytes / bandwidth,
+/* Intervals: 90 %. *_limit_tok_s: the machine's roofline for this work (bytes / bandwidth,
  * operations / arithmetic). NAN when a ceiling is missing. */
 struct prediction {
-    double decode_tok_s, decode_low, decode_high;
-    double prefill_tok_s, prefill_low, prefill_high;
+    struct interval decode_tok_s, prefill_tok_s;
     double decode_limit_tok_s, prefill_limit_tok_s;
-    /* with the file in the page cache and the recipe already quantized */
-    double load_s, load_low_s, load_high_s;
-    double token_j, token_low_j, token_high_j; /* energy per decoded token; NAN: no power reading */
+    struct interval load_s;  /* with the file in the page cache and the recipe already quantized */
+    struct interval token_j; /* energy per decoded token; NAN: no power reading */
     /* the same without correction; without a power reading it is a guess, used only to compute residuals */
     double token_uncorrected_j;
-    /* of the worker process: memory estimate plus the program itself */
-    double peak_bytes, peak_low_bytes, peak_high_bytes;
+    struct interval peak_bytes; /* of the worker process: memory estimate plus the program itself */
     struct memory_plan plan;
     bool fits;
     double step_read_bytes; /* of weights, by one decode step of all sequences */
@@ -269,22 +181,18 @@ double predict_operator_limit_s(const struct operator_work *w, const struct conf
                                 const struct machine *machine, const struct machine_ceilings *ceilings,
                                 bool *by_memory);
 
-/* Depth at which configs are compared by default: an eighth of the context, at most 512, where a typical chat
- * is. */
-int predict_depth(int ctx);
-
 /* Prompt tokens that prefill is predicted for by default. */
 enum { PREDICT_PROMPT = 512 };
 
 /* The session to predict and how full its caches are. Every field may be 0. */
 struct predict_for {
-    int ctx;                             /* tokens per sequence; 0: the session's default */
-    int depth;                           /* cached tokens per sequence during decode; 0: predict_depth(ctx) */
-    int sequences;                       /* decoded side by side (rates are their sums); 0: one */
-    int prompt;                          /* prompt tokens that prefill is predicted for; 0: 512 */
-    int past;                            /* tokens in the cache before the prompt */
-    int gen;                             /* tokens decoded in a run, the first with cold caches; 0: many */
-    bool on_gpu;                         /* use the ceilings of the machine's GPU */
+    int ctx;       /* tokens per sequence; 0: the session's default */
+    int depth;     /* cached tokens per sequence during decode; 0: an eighth of ctx, at most 512 */
+    int sequences; /* decoded side by side (rates are their sums); 0: one */
+    int prompt;    /* prompt tokens that prefill is predicted for; 0: 512 */
+    int past;      /* tokens in the cache before the prompt */
+    int gen;       /* tokens decoded in a run, the first with cold caches; 0: many */
+    bool on_gpu;   /* use the ceilings of the machine's GPU */
     struct conditions conditions;        /* current machine conditions */
     const struct correction *correction; /* NULL: no earlier runs */
     /* Distinct experts of batches of consecutive tokens, and of independent sequences; NULL: as stored for
@@ -294,6 +202,11 @@ struct predict_for {
     /* With parallel=: exchanges between ranks on machines of their own, all like this one. NULL: as measured
      * for the number of ranks, on this machine or the config's hosts. */
     const struct rank_links *links;
+    /* Of predict_steps: steps with rows[i] rows that all need logits, of as many independent sequences, or
+     * consecutive tokens of one */
+    const int *rows;
+    int steps;
+    bool consecutive;
 };
 /* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
@@ -335,18 +248,15 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
 enum err_code links_save(const struct rank_links *l, const char *machine_id, int ranks, const char *hosts,
                          struct err *why);
 bool links_find(struct rank_links *out, const char *machine_id, int ranks, const char *hosts);
-json_t *links_to_json(const struct rank_links *l); /* lists of seconds, by kind. New reference. */
 /* Of a network of so many bits a second and seconds for a message, with a ring for all-gather and all-reduce.
  */
 void links_of_network(struct rank_links *out, double bits_s, double latency_s, int ranks);
 
-/* Predict the seconds of steps with rows[i] rows that all need logits, without corrections by earlier runs:
- * as many independent sequences, or with `consecutive` tokens of one sequence. what->sequences is ignored.
- * seconds [n]; NAN: a ceiling is missing. Errors: as predict. */
-enum err_code predict_steps(double *seconds, const int *rows, int n, bool consecutive, const struct gguf *g,
-                            const struct config *c, const struct machine *machine,
-                            const struct machine_ceilings *ceilings, const struct predict_for *what,
-                            struct err *why);
+/* Predict the seconds of the steps what->rows, without corrections by earlier runs; what->sequences is
+ * ignored. seconds [what->steps]; NAN: a ceiling is missing. Errors: as predict. */
+enum err_code predict_steps(double *seconds, const struct gguf *g, const struct config *c,
+                            const struct machine *machine, const struct machine_ceilings *ceilings,
+                            const struct predict_for *what, struct err *why);
 
 /* Bytes of memory that a model may use there; -1: unknown. */
 int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu);

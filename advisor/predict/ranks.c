@@ -141,9 +141,9 @@ static double step_s(const struct several *x, double n, bool all_ranks)
 {
     const struct prediction *p = all_ranks ? &x->all : &x->one,
                             *empty = all_ranks ? &x->all_empty : &x->one_empty;
-    const double whole = n / p->decode_tok_s;
+    const double whole = n / p->decode_tok_s.estimate;
     if (x->mode.cp == 1) return whole;
-    const double fixed = fmin(n / empty->decode_tok_s, whole), depends = whole - fixed;
+    const double fixed = fmin(n / empty->decode_tok_s.estimate, whole), depends = whole - fixed;
     return all_ranks ? x->mode.cp * fixed + depends : fixed + depends / x->mode.cp;
 }
 
@@ -229,48 +229,40 @@ static double prefill_s(const struct several *x, const struct prompt_rows *r, in
     *exchange_s = batches *
                   (passes * waits / pp * (tp_s(x, step / share) + cp_s(x, step, prompt / 2, share > 1)) +
                    (pp > 1 ? (passes + pp - 2) * send_s(x, step) : 0) + COMMAND_S);
-    const double one = x->one.prefill_tok_s * x->one_thinned, all = x->all.prefill_tok_s * x->all_thinned;
+    const double one = x->one.prefill_tok_s.estimate * x->one_thinned,
+                 all = x->all.prefill_tok_s.estimate * x->all_thinned;
     const double attention = fmin(x->attention_s, 1 / one) * rows, rest = rows / one - attention;
     const double rank = rest / share + attention * attention_most(x, past, prompt);
     return waits * work_s(x, stages_time(x, true) * rank / x->mode.tp, again * rows / all) + *exchange_s;
 }
 
 /* Standard deviation of ln(rate) of a 90 % interval. */
-static double spread_of(double low, double high)
+static double spread_of(struct interval rate)
 {
-    return low > 0 && high > low ? log(high / low) / (2 * 1.645) : 0;
-}
-
-static void put_estimate(const struct predict_for *what, const char *metric, const struct residual_traits *t,
-                         double value, double sd, double to[3])
-{
-    const struct estimate e = correction_estimate(what->correction, metric, t, value, sd);
-    to[0] = e.value;
-    to[1] = e.low;
-    to[2] = e.high;
+    return rate.lower > 0 && rate.upper > rate.lower ? log(rate.upper / rate.lower) / (2 * 1.645) : 0;
 }
 
 static void set_rates(struct prediction *out, const struct several *x, const struct config *c,
                       const struct predict_for *what, double decode_rate, double prefill_rate)
 {
+    const struct correction *l = what->correction;
     struct residual_traits t;
-    double e[3];
-    const double sd = spread_of(x->one.decode_low, x->one.decode_high),
-                 prefill_sd = spread_of(x->one.prefill_low, x->one.prefill_high);
+    const double decode_sd = hypot(spread_of(x->one.decode_tok_s), RANKS_SD),
+                 prefill_sd = hypot(spread_of(x->one.prefill_tok_s), RANKS_SD),
+                 bytes = (double)out->plan.ranks_total + PROGRAM_BYTES + x->ranks * RANK_BYTES;
     out->decode_work = x->one.decode_work;
     out->prefill_work = x->one.prefill_work;
     out->decode_work.sequences = out->prefill_work.sequences = MAX(what->sequences, 1);
     residual_traits_of(&t, &x->shape, c, &out->decode_work);
-    put_estimate(what, METRICS[METRIC_DECODE_RATE].name, &t, decode_rate, hypot(sd, RANKS_SD), e);
-    out->decode_tok_s = e[0], out->decode_low = e[1], out->decode_high = e[2];
+    out->decode_tok_s = correction_estimate(l, METRICS[METRIC_DECODE_RATE].name, &t, decode_rate, decode_sd)
+                            .value;
     residual_traits_of(&t, &x->shape, c, &out->prefill_work);
-    put_estimate(what, METRICS[METRIC_PREFILL_RATE].name, &t, prefill_rate, hypot(prefill_sd, RANKS_SD), e);
-    out->prefill_tok_s = e[0], out->prefill_low = e[1], out->prefill_high = e[2];
-    put_estimate(what, METRICS[METRIC_LOAD_TIME].name, &t, x->one.load_s + START_S, 0.3, e);
-    out->load_s = e[0], out->load_low_s = e[1], out->load_high_s = e[2];
-    const double bytes = (double)out->plan.ranks_total + PROGRAM_BYTES + x->ranks * RANK_BYTES;
-    put_estimate(what, METRICS[METRIC_PEAK_MEMORY].name, &t, bytes, 0.15, e);
-    out->peak_bytes = e[0], out->peak_low_bytes = e[1], out->peak_high_bytes = e[2];
+    out->prefill_tok_s =
+        correction_estimate(l, METRICS[METRIC_PREFILL_RATE].name, &t, prefill_rate, prefill_sd).value;
+    out->load_s = correction_estimate(l, METRICS[METRIC_LOAD_TIME].name, &t, x->one.load_s.estimate + START_S,
+                                      0.3)
+                      .value;
+    out->peak_bytes = correction_estimate(l, METRICS[METRIC_PEAK_MEMORY].name, &t, bytes, 0.15).value;
 }
 
 /* Predict one process with the threads of a rank, or of all ranks. Ranks on one machine share its cores. */
@@ -311,7 +303,7 @@ static enum err_code predict_thinned(struct several *x, const struct prompt_rows
         if (!rc) rc = predict_alone(&many, &one_sequence, all, &batch, why);
         if (rc) return rc;
         /* fewer rows also read fewer positions, which does not make a prompt of this length faster */
-        *thinned[all] = fmin(few.prefill_tok_s / many.prefill_tok_s, 1);
+        *thinned[all] = fmin(few.prefill_tok_s.estimate / many.prefill_tok_s.estimate, 1);
     }
     return ERR_OK;
 }
@@ -325,7 +317,7 @@ static enum err_code predict_attention(struct several *x, int prompt, const stru
     longer.prompt = 2 * prompt;
     const enum err_code rc = predict_alone(&p, x, false, &longer, why);
     if (rc) return rc;
-    const double half = prompt / 2.0, more = 1 / p.prefill_tok_s - 1 / x->one.prefill_tok_s;
+    const double half = prompt / 2.0, more = 1 / p.prefill_tok_s.estimate - 1 / x->one.prefill_tok_s.estimate;
     x->attention_s = fmax(more, 0) * (what->past + half) / half;
     return ERR_OK;
 }
@@ -376,7 +368,8 @@ enum err_code predict_ranks(struct prediction *out, const struct gguf *g, const 
     const int64_t have = predict_memory(machine, ceilings, false);
     out->fits = x.apart ? have < 0 || out->plan.rank_total <= have
                         : !memory_plan_check(&out->plan, "cpu", have, NULL);
-    out->token_j = out->token_low_j = out->token_high_j = out->token_uncorrected_j = NAN;
+    out->token_j = (struct interval){ NAN, NAN, NAN };
+    out->token_uncorrected_j = NAN;
     out->decode_limit_tok_s = out->prefill_limit_tok_s = NAN; /* of several processes */
     out->runs = 0;
     double decode_rate = NAN, prefill_rate = NAN;

@@ -16,11 +16,11 @@ struct run_predictions {
     struct prediction uncorrected;   /* by the cost model alone, with the run's conditions */
 };
 
-/* The figures that have residuals: offsets of their fields in struct prediction and struct run_observation.
+/* The figures that have residuals: offsets of their members in struct prediction and struct run_observation.
  */
 static const struct figure {
     const struct metric *metric; /* NULL: RESIDUAL_TOKEN_J */
-    size_t value, low, high;     /* in struct prediction */
+    size_t value;                /* an interval in struct prediction */
     size_t uncorrected;          /* in struct prediction: the value before correction */
     size_t measured;             /* in struct run_observation */
     bool prefill;                /* has the traits of prefill, otherwise those of decode */
@@ -28,46 +28,35 @@ static const struct figure {
 } FIGURES[] = {
     { .metric = &METRICS[METRIC_DECODE_RATE],
       .value = offsetof(struct prediction, decode_tok_s),
-      .low = offsetof(struct prediction, decode_low),
-      .high = offsetof(struct prediction, decode_high),
       .uncorrected = offsetof(struct prediction, decode_tok_s),
       .measured = offsetof(struct run_observation, decode_tok_s),
       .noise = offsetof(struct run_observation, decode_noise) },
     { .metric = NULL,
       .value = offsetof(struct prediction, token_j),
-      .low = offsetof(struct prediction, token_low_j),
-      .high = offsetof(struct prediction, token_high_j),
       .uncorrected = offsetof(struct prediction, token_uncorrected_j),
       .measured = offsetof(struct run_observation, token_j) },
     { .metric = &METRICS[METRIC_PREFILL_RATE],
       .value = offsetof(struct prediction, prefill_tok_s),
-      .low = offsetof(struct prediction, prefill_low),
-      .high = offsetof(struct prediction, prefill_high),
       .uncorrected = offsetof(struct prediction, prefill_tok_s),
       .measured = offsetof(struct run_observation, prefill_tok_s),
       .prefill = true,
       .noise = offsetof(struct run_observation, prefill_noise) },
     { .metric = &METRICS[METRIC_LOAD_TIME],
       .value = offsetof(struct prediction, load_s),
-      .low = offsetof(struct prediction, load_low_s),
-      .high = offsetof(struct prediction, load_high_s),
       .uncorrected = offsetof(struct prediction, load_s),
       .measured = offsetof(struct run_observation, load_s),
       .prefill = true },
     { .metric = &METRICS[METRIC_PEAK_MEMORY],
       .value = offsetof(struct prediction, peak_bytes),
-      .low = offsetof(struct prediction, peak_low_bytes),
-      .high = offsetof(struct prediction, peak_high_bytes),
       .uncorrected = offsetof(struct prediction, peak_bytes),
       .measured = offsetof(struct run_observation, peak_bytes),
       .prefill = true },
 };
 
+/* An interval begins with its estimate. */
 static double number_at(const void *base, size_t offset)
 {
-    double value;
-    memcpy(&value, (const char *)base + offset, sizeof value);
-    return value;
+    return *(const double *)((const char *)base + offset);
 }
 
 /* A figure without a measurement or without a prediction leaves no row. */
@@ -80,9 +69,10 @@ static enum err_code figure_store(struct db *d, struct residual_row *r, const st
     if (!(r->measured > 0) || !(r->untaught > 0) || !isfinite(r->measured)) return ERR_OK;
     snprintf(r->metric, sizeof r->metric, "%s", f->metric ? f->metric->name : RESIDUAL_TOKEN_J);
     r->foretold = number_at(&p->no_conditions, f->value);
-    r->predicted = number_at(&p->corrected, f->value);
-    r->low = number_at(&p->corrected, f->low);
-    r->high = number_at(&p->corrected, f->high);
+    const struct interval *predicted = (const void *)((const char *)&p->corrected + f->value);
+    r->predicted = predicted->estimate;
+    r->low = predicted->lower;
+    r->high = predicted->upper;
     return db_residual_insert(d, r, why);
 }
 
@@ -106,10 +96,9 @@ static enum err_code figures_store(struct db *d, struct residual_row *r, const s
 /* The columns that are the same for all figures of a run. */
 static void row_describe_run(struct residual_row *r, const struct run_observation *o)
 {
-    const char *name = strrchr(o->model, '/');
     snprintf(r->machine, sizeof r->machine, "%s", o->machine->id);
     correction_basis(o->ceilings, r->basis, sizeof r->basis);
-    snprintf(r->model, sizeof r->model, "%s", name ? name + 1 : o->model);
+    snprintf(r->model, sizeof r->model, "%s", path_file_name(o->model));
     config_line(o->config, r->config, sizeof r->config);
     workload_line(o->workload, r->workload, sizeof r->workload);
     r->memory_ratio = o->conditions.memory_ratio > 0 ? o->conditions.memory_ratio : NAN;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/predict/cost.h"
 #include "engine/model/model.h"
 
 enum { FILE_MOST = 1 << 16 };
@@ -22,20 +23,10 @@ static enum err_code stored_path(struct str *path, const char *sha256, struct er
     return path->failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
 }
 
-static json_t *curve_to_json(const struct expert_curve *c)
-{
-    json_t *list = json_array();
-    for (int b = 0; b < EXPERT_BATCHES; b++) json_array_append_new(list, json_num(c->distinct[b]));
-    return list;
-}
-
 /* False: not a curve of a model that uses `used` of its experts. */
 static bool curve_from_json(struct expert_curve *c, const json_t *list, int used)
 {
-    for (int b = 0; b < EXPERT_BATCHES; b++) {
-        const json_t *v = json_array_get(list, (size_t)b);
-        c->distinct[b] = json_is_number(v) ? json_number_value(v) : (double)NAN;
-    }
+    numbers_from_json(c->distinct, EXPERT_BATCHES, list);
     return fabs(c->distinct[0] - used) < 1e-9;
 }
 
@@ -115,8 +106,8 @@ enum err_code stored_experts_save(const struct gguf *g, const struct stored_expe
     if (!rc) rc = atomic_file_open(&f, str_text(&path), why);
     if (!rc) {
         json_t *object = json_object();
-        json_put(object, "consecutive", curve_to_json(&x->consecutive));
-        json_put(object, "independent", curve_to_json(&x->apart));
+        json_put(object, "consecutive", numbers_to_json(x->consecutive.distinct, EXPERT_BATCHES));
+        json_put(object, "independent", numbers_to_json(x->apart.distinct, EXPERT_BATCHES));
         json_put_str(object, "text", x->text);
         json_put_int(object, "tokens", x->tokens);
         json_put_num(object, "effective_mean", x->effective_mean);

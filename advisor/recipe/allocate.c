@@ -110,43 +110,31 @@ static void lambda_bisect(struct item *items, int n, const struct target *t, dou
     }
 }
 
-/* Spend the remaining bytes: repeat the single change that fits and saves the most cost per byte. */
-static void bytes_spend(struct item *items, int n, struct allocation *a, int64_t limit)
+/* What changing an item from `now` to `c` gains, within the target; 0: nothing. With a limit on bytes, saved
+ * cost per further byte; with a limit on cost, saved bytes per further cost. */
+static double change_gain(const struct allocation *a, const struct cost_choice *now,
+                          const struct cost_choice *c, const struct target *t)
 {
-    for (;;) {
-        int item = -1, to = -1;
-        double best = 0;
-        for (int i = 0; i < n; i++)
-            for (int k = 0; k < items[i].n; k++) {
-                const struct cost_choice *now = &items[i].choice[items[i].taken], *c = &items[i].choice[k];
-                if (!is_offered(c) || !(c->cost < now->cost) || a->bytes + c->bytes - now->bytes > limit)
-                    continue;
-                const double gain = (now->cost - c->cost) / (double)MAX(c->bytes - now->bytes, 1);
-                if (gain > best) {
-                    best = gain;
-                    item = i;
-                    to = k;
-                }
-            }
-        if (item < 0) return;
-        items[item].taken = to;
-        *a = items_total(items, n, a->lambda);
-    }
+    const int64_t bytes = c->bytes - now->bytes;
+    if (!is_offered(c)) return 0;
+    if (t->by_bytes)
+        return c->cost < now->cost && a->bytes + bytes <= t->bytes
+                   ? (now->cost - c->cost) / (double)MAX(bytes, 1)
+                   : 0;
+    return bytes < 0 && a->cost + c->cost - now->cost <= t->cost
+               ? -(double)bytes / fmax(c->cost - now->cost, 1e-18)
+               : 0;
 }
 
-/* Save unneeded bytes: repeat the single change that stays within the cost limit and saves the most bytes per
- * cost. */
-static void bytes_save(struct item *items, int n, struct allocation *a, double limit)
+/* Use what the target leaves: repeat the single change that gains the most. */
+static void rest_use(struct item *items, int n, struct allocation *a, const struct target *t)
 {
     for (;;) {
         int item = -1, to = -1;
         double best = 0;
         for (int i = 0; i < n; i++)
             for (int k = 0; k < items[i].n; k++) {
-                const struct cost_choice *now = &items[i].choice[items[i].taken], *c = &items[i].choice[k];
-                if (!is_offered(c) || c->bytes >= now->bytes || a->cost + c->cost - now->cost > limit)
-                    continue;
-                const double gain = (double)(now->bytes - c->bytes) / fmax(c->cost - now->cost, 1e-18);
+                const double gain = change_gain(a, &items[i].choice[items[i].taken], &items[i].choice[k], t);
                 if (gain > best) {
                     best = gain;
                     item = i;
@@ -170,6 +158,7 @@ static enum err_code items_check(const struct item *items, int n, struct err *wh
 enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, int64_t limit,
                              struct err *why)
 {
+    const struct target t = { .bytes = limit, .by_bytes = true };
     double low, high;
     enum err_code rc = items_check(items, n, why);
     if (rc) return rc;
@@ -180,23 +169,24 @@ enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, 
                        out->bytes, limit);
     *out = items_at(items, n, 0);
     if (out->bytes <= limit) return ERR_OK; /* the best choices of all fit */
-    lambda_bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
+    lambda_bisect(items, n, &t, &low, &high);
     *out = items_at(items, n, high);
     if (out->bytes > limit) *out = items_at(items, n, INFINITY);
-    bytes_spend(items, n, out, limit);
+    rest_use(items, n, out, &t);
     return ERR_OK;
 }
 
 enum err_code allocate_cost(struct allocation *out, struct item *items, int n, double limit, struct err *why)
 {
+    const struct target t = { .cost = limit };
     double low, high;
     enum err_code rc = items_check(items, n, why);
     if (rc) return rc;
     *out = items_at(items, n, 0);
     if (!(out->cost <= limit))
         return err_set(why, ERR_FIT, "the most exact choices cost %.4g, the limit is %.4g", out->cost, limit);
-    lambda_bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
+    lambda_bisect(items, n, &t, &low, &high);
     *out = items_at(items, n, low);
-    bytes_save(items, n, out, limit);
+    rest_use(items, n, out, &t);
     return ERR_OK;
 }

@@ -184,9 +184,9 @@ static enum err_code divergence_measure(struct divergence *out, const struct rec
     struct config config;
     struct model_shape shape;
     struct model *original = NULL, *candidate = NULL;
-    char line[48];
-    snprintf(line, sizeof line, "threads=%d,force=%s", j->threads, j->force ? "on" : "off");
-    enum err_code rc = config_parse(&config, line, why);
+    config_default(&config);
+    enum err_code rc = config_resolve_int(&config, KNOB_THREADS, j->threads, why);
+    if (!rc) rc = config_set(&config, "force", j->force ? "on" : "off", why);
     if (!rc) rc = model_shape_read(&shape, j->original, why);
     if (rc) return rc;
     struct model_options o = {

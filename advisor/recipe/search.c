@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/quality/quality.h"
 #include "advisor/run/run.h"
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
@@ -75,14 +76,6 @@ static enum err_code texts_read(struct search *x, struct err *why)
 
 /* ---------------------------------------------------------------- targets */
 
-static enum err_code recipe_plan(struct quantize_plan *p, const struct search *x, const char *line,
-                                 struct err *why)
-{
-    struct config c;
-    enum err_code rc = config_parse(&c, line, why);
-    return rc ? rc : quantize_plan_init(p, x->s.source, &c, why);
-}
-
 /* Bytes of the searched tensors in a memory estimate. */
 static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *p)
 {
@@ -97,7 +90,9 @@ static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *
 static enum err_code byte_limit(int64_t *limit, struct search *x, struct err *why)
 {
     struct quantize_plan p = { 0 };
-    enum err_code rc = recipe_plan(&p, x, x->o->like ? x->o->like : x->s.format[0]->name, why);
+    struct config c;
+    enum err_code rc = config_parse(&c, x->o->like ? x->o->like : x->s.format[0]->name, why);
+    if (!rc) rc = quantize_plan_init(&p, x->s.source, &c, why);
     const int64_t chosen = rc ? 0 : chosen_bytes(x, &p);
     *limit = x->o->like ? chosen : x->o->bytes - (p.file_bytes - chosen);
     x->most = p.bytes - chosen + *limit; /* the size up to which uniform recipes compete */
@@ -197,25 +192,24 @@ static bool quantize_progress(void *arg, const char *phase, double done)
     return !x->o->progress || x->o->progress(x->o->progress_ctx, phase, (int)(100 * done), 100);
 }
 
-/* The recipe's line with the runtime settings. */
-static enum err_code recipe_config(struct config *c, const struct search *x, const char *line,
-                                   struct err *why)
+/* A recipe with the runtime settings. */
+static struct config recipe_config(const struct search *x, const struct config *recipe)
 {
-    enum err_code rc = config_parse(c, line, why);
-    for (int k = 0; k < KNOB_COUNT && !rc; k++)
-        if (x->o->config->given[k] && !c->given[k]) {
-            c->value[k] = x->o->config->value[k];
-            c->given[k] = true;
+    struct config c = *recipe;
+    for (int k = 0; k < KNOB_COUNT; k++)
+        if (x->o->config->given[k] && !c.given[k]) {
+            c.value[k] = x->o->config->value[k];
+            c.given[k] = true;
         }
-    return rc;
+    return c;
 }
 
-static enum err_code recipe_compare(struct divergence *d, double *window, struct search *x, const char *line,
-                                    const struct text_part *text, int64_t windows, struct err *why)
+static enum err_code recipe_compare(struct divergence *d, double *window, struct search *x,
+                                    const struct recipe_figures *f, const struct text_part *text,
+                                    int64_t windows, struct err *why)
 {
-    struct config c;
+    const struct config c = recipe_config(x, &f->config);
     struct model *m = NULL;
-    enum err_code rc = recipe_config(&c, x, line, why);
     struct model_options open = { .path = x->o->model_path,
                                   .config = &c,
                                   .ctx = x->ctx,
@@ -233,8 +227,8 @@ static enum err_code recipe_compare(struct divergence *d, double *window, struct
                                     .window_room = window ? WINDOWS_MAX : 0,
                                     .logit_cache = &x->logit_cache };
     const int64_t begun = clock_ns();
-    x->doing = line;
-    if (!rc) rc = shapes_model_open(&m, &open, why);
+    x->doing = f->line;
+    enum err_code rc = shapes_model_open(&m, &open, why);
     const int64_t opened = clock_ns();
     if (!rc) rc = eval_divergence(d, x->reference, m, &r, why);
     if (!rc) x->open_s = (double)(opened - begun) * 1e-9;
@@ -243,10 +237,12 @@ static enum err_code recipe_compare(struct divergence *d, double *window, struct
     return rc;
 }
 
-static enum err_code search_sizes(struct recipe_figures *f, const struct search *x, struct err *why)
+/* The config of the line, and the sizes that it makes. */
+static enum err_code figures_begin(struct recipe_figures *f, const struct search *x, struct err *why)
 {
     struct quantize_plan p = { 0 };
-    enum err_code rc = recipe_plan(&p, x, f->line, why);
+    enum err_code rc = config_parse(&f->config, f->line, why);
+    if (!rc) rc = quantize_plan_init(&p, x->s.source, &f->config, why);
     f->bytes = p.bytes;
     f->file_bytes = p.file_bytes;
     quantize_plan_done(&p);
@@ -274,7 +270,7 @@ static enum err_code recipe_check(struct recipe_figures *f, double *window, stru
                                   int64_t *windows, struct err *why)
 {
     struct divergence d;
-    enum err_code rc = recipe_compare(&d, window, x, f->line, &x->for_check, x->checked, why);
+    enum err_code rc = recipe_compare(&d, window, x, f, &x->for_check, x->checked, why);
     if (rc) return rc;
     f->kld = d.kld_mean;
     f->kld_se = d.kld_se;
@@ -299,8 +295,8 @@ static enum err_code search_for_kld(struct search *x, struct err *why)
         if (rc) break; /* no mix reaches it by the sum: keep the current one */
         struct recipe_figures f = { .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         rc = recipe_write_line(x, INT64_MAX, f.line, why);
-        if (!rc) rc = search_sizes(&f, x, why);
-        if (!rc) rc = recipe_compare(&d, NULL, x, f.line, &x->on, search_windows(x), why);
+        if (!rc) rc = figures_begin(&f, x, why);
+        if (!rc) rc = recipe_compare(&d, NULL, x, &f, &x->on, search_windows(x), why);
         if (rc) return rc;
         if (d.kld_mean <= x->o->kld && f.bytes < best.bytes) {
             best = f;
@@ -326,9 +322,9 @@ static enum err_code search_for_bytes(struct search *x, struct err *why)
     enum err_code rc = byte_limit(&limit, x, why);
     if (!rc) rc = allocate_bytes(&a, x->items, x->s.n, limit, why);
     if (!rc) rc = recipe_write_line(x, limit, x->out->mixed.line, why);
-    if (!rc) rc = search_sizes(&x->out->mixed, x, why);
+    if (!rc) rc = figures_begin(&x->out->mixed, x, why);
     if (!rc) x->out->predicted_kld = kld_sum(x);
-    if (!rc) rc = recipe_compare(&d, NULL, x, x->out->mixed.line, &x->on, search_windows(x), why);
+    if (!rc) rc = recipe_compare(&d, NULL, x, &x->out->mixed, &x->on, search_windows(x), why);
     if (!rc) x->out->search_kld = d.kld_mean;
     return rc;
 }
@@ -348,7 +344,7 @@ static enum err_code best_uniform(struct search *x, struct err *why)
             continue;
         *f = (struct recipe_figures){ .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         snprintf(f->line, sizeof f->line, "%s", FORMATS[i].name);
-        if (search_sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;
+        if (figures_begin(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;
         n++;
     }
     for (int tried = 0; tried < TRIED; tried++) {
@@ -462,7 +458,9 @@ static enum err_code search_run(struct search *x, struct err *why)
 enum err_code recipe_search(struct recipe_found *out, const struct recipe_search *o, struct err *why)
 {
     struct search *x = calloc(1, sizeof *x);
-    *out = (struct recipe_found){ .predicted_kld = NAN, .search_kld = NAN };
+    *out = (struct recipe_found){ .uniform = { .kld = NAN, .kld_se = NAN, .top1_ratio = NAN },
+                                  .predicted_kld = NAN,
+                                  .search_kld = NAN };
     if (!x) return err_set(why, ERR_NOMEM, "out of memory for a search");
     x->o = o;
     x->out = out;

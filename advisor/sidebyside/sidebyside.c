@@ -56,7 +56,8 @@ static bool goes_beyond(const struct sidebyside_arm *ended, const struct sidebys
     return ended->ended && !strcmp(ended->ended, END_OF_TEXT) && other->text_bytes > ended->text_bytes;
 }
 
-void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS])
+/* Fills same_tokens, same_bytes and differ. begin[k][i]: byte at which token i of arm k begins. */
+static void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS])
 {
     const struct sidebyside_arm *a = &s->arm[0], *b = &s->arm[1];
     const int most = MIN(a->text_bytes, b->text_bytes);

@@ -74,8 +74,4 @@ bool sidebyside_finished(struct sidebyside *s); /* no process is left */
 void sidebyside_stop(struct sidebyside *s);     /* asks */
 void sidebyside_close(struct sidebyside *s);    /* stop, join, free; NULL is fine */
 
-/* Finds where the two texts differ: fills same_tokens, same_bytes and differ. begin[k][i]: byte at which
- * token i of arm k begins. Pure. */
-void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS]);
-
 #endif

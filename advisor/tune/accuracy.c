@@ -62,24 +62,10 @@ static bool goes_on(void *arg, int done, int of, int right)
     return tune_event(arg, NULL);
 }
 
-static bool opening(void *arg, const char *phase, double done)
-{
-    (void)phase, (void)done;
-    return tune_event(arg, NULL);
-}
-
 static enum err_code ask(struct task_answers *out, struct tuning *t, const struct config *c, struct err *why)
 {
-    const int64_t trained = t->task.shape.ctx_train;
-    const struct model_options o = { .path = t->task.o->model_path,
-                                     .config = c,
-                                     .ctx = trained > 0 ? (int)MIN(trained, (int64_t)CTX_MOST) : CTX_MOST,
-                                     .sequences = 1,
-                                     .log = t->task.o->log,
-                                     .progress = opening,
-                                     .progress_arg = t };
     struct model *m = NULL;
-    enum err_code rc = shapes_model_open(&m, &o, why);
+    enum err_code rc = tune_open_model(&m, t, c, CTX_MOST, why);
     if (!rc) rc = task_answer(out, m, &t->asked.set, NULL, goes_on, t, why);
     model_close(m);
     return rc;
@@ -90,8 +76,7 @@ static enum err_code reference_ask(struct tuning *t, const struct config *said, 
 {
     struct config as_is;
     if (t->asked.reference.n) return ERR_OK;
-    config_default(&as_is);
-    enum err_code rc = config_set(&as_is, "force", config_text(said, KNOB_FORCE), why);
+    enum err_code rc = tune_config_as_is(&as_is, said, why);
     if (!rc) rc = ask(&t->asked.reference, t, &as_is, why);
     if (rc) t->asked.reference.n = 0;
     return rc;
@@ -136,11 +121,11 @@ enum err_code tune_measure_accuracy(struct tuning *t, int i, struct err *why)
     char line[CONFIG_LINE];
     enum err_code rc = tune_config(&said, t, &t->known.list[i], why);
     if (rc) return rc;
-    answer_line(&said, line, sizeof line);
+    said = answer_config(&said);
+    config_line(&said, line, sizeof line);
     tune_explain(t, "a finalist: its right answers to %d question%s, against those of the unchanged model",
                  t->asked.set.n, str_plural(t->asked.set.n));
     if (!tune_report(t, "quality", line)) return err_set(why, ERR_CANCELLED, "stopped");
-    if ((rc = config_parse(&said, line, why))) return rc;
     if ((rc = reference_ask(t, &said, why))) return rc;
     run_measure_begin(&t->record.run, &c, 0);
     rc = ask(&x, t, &said, &failed);

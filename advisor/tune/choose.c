@@ -139,6 +139,12 @@ int tune_best(const struct tuning *t, int except)
     return best;
 }
 
+/* Seconds of a measurement; one before the first. */
+static double expected_s(const struct tune_mean *mean)
+{
+    return isnan(mean->seconds) ? 1 : mean->seconds;
+}
+
 /* Should quality be measured before speed? Compares the probabilities that each measurement rules the
  * candidate out, per second that it takes. */
 static bool quality_first(const struct tuning *t, int i, double chance, double best)
@@ -151,9 +157,7 @@ static bool quality_first(const struct tuning *t, int i, double chance, double b
     const double speed = fmax(TUNE_WEIGHTS[t->task.o->goal].speed, 1e-3);
     const double z = (tune_score(t, c, mean) - best) / (speed * sd);
     const double too_slow = 0.5 * erfc(z / sqrt(2));
-    const double quality_s = isnan(t->costs.quality.seconds) ? 1 : t->costs.quality.seconds,
-                 timing_s = isnan(t->costs.timing.seconds) ? 1 : t->costs.timing.seconds;
-    return (1 - chance) / quality_s > too_slow / timing_s;
+    return (1 - chance) / expected_s(&t->costs.quality) > too_slow / expected_s(&t->costs.timing);
 }
 
 bool tune_next(const struct tuning *t, const struct tune_bounds *b, struct tune_choice *out)
@@ -177,19 +181,13 @@ bool tune_next(const struct tuning *t, const struct tune_bounds *b, struct tune_
         if (i == leader && tune_quality_known(c))
             /* the leader was selected as a maximum, so its rate is biased upwards: measure it again */
             improvement = 0.25 * weight * sd / (1 + c->timings);
-        const double need_s = (c->timings                       ? 0
-                               : isnan(t->costs.timing.seconds) ? 1
-                                                                : t->costs.timing.seconds) +
-                              (tune_quality_known(c)             ? 0
-                               : isnan(t->costs.quality.seconds) ? 1
-                                                                 : t->costs.quality.seconds) +
-                              tune_make_s(t, i);
+        const double timing_s = expected_s(&t->costs.timing),
+                     need_s = (c->timings ? 0 : timing_s) +
+                              (tune_quality_known(c) ? 0 : expected_s(&t->costs.quality)) + tune_make_s(t, i);
         const bool again = c->timings && tune_quality_known(c); /* another timing of it */
         const double takes_s = again ? t->costs.timing.seconds : need_s;
         if (improvement < b->least || takes_s > left_s) continue;
-        const double rate = improvement / fmax(need_s, 1e-3 + 0.25 * (isnan(t->costs.timing.seconds)
-                                                                          ? 1
-                                                                          : t->costs.timing.seconds));
+        const double rate = improvement / fmax(need_s, 1e-3 + 0.25 * timing_s);
         if (rate <= most) continue;
         most = rate;
         *out = (struct tune_choice){

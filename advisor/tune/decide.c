@@ -22,6 +22,19 @@ static struct interval score_gain(const struct tuning *t, const struct tune_cand
                               w->speed * effect.upper + rest + doubt };
 }
 
+void tune_take_comparison(struct tune_result *r, const struct experiment_state *s, int arm, const char *what)
+{
+    const struct comparison *c = experiment_comparison(s, arm);
+    const bool invalid = s->verdict == VERDICT_INVALID;
+    r->effect = c->effect;
+    r->alpha = c->alpha;
+    r->verdict = invalid ? VERDICT_INVALID : c->verdict;
+    r->noise_floor = s->noise_floor;
+    r->blocks = c->blocks;
+    r->load = experiment_run_load(s, arm);
+    if (invalid) snprintf(r->because, sizeof r->because, "the %s is invalid: %s", what, s->reason);
+}
+
 /* The finalist whose gain is proven the most. */
 static void confirm_read(struct tuning *t, const struct experiment_state *s, int winner, int second)
 {
@@ -45,17 +58,8 @@ static void confirm_read(struct tuning *t, const struct experiment_state *s, int
     r->current = t->known.list[0];
     r->winner = t->known.list[finalist[best]];
     if (s->spec.arms == 3) r->runner_up = t->known.list[finalist[3 - best]];
-    r->effect = s->comparison[best].effect;
-    r->alpha = s->comparison[best].alpha;
+    tune_take_comparison(r, s, best, "confirmation");
     r->gain = score_gain(t, &r->winner, r->effect);
-    r->verdict = s->comparison[best].verdict;
-    r->noise_floor = s->noise_floor;
-    r->blocks = s->comparison[best].blocks;
-    r->load = experiment_run_load(s, best);
-    if (s->verdict == VERDICT_INVALID) {
-        r->verdict = VERDICT_INVALID;
-        snprintf(r->because, sizeof r->because, "the confirmation is invalid: %s", s->reason);
-    }
 }
 
 int tune_decimals(double rate)

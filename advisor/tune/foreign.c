@@ -74,17 +74,7 @@ static enum err_code configs_list(struct foreign *f, const struct tune_space *s,
         if (!is_listed(f, &c)) f->config[++f->n] = c;
     }
     for (int i = 0; i <= f->n; i++) {
-        f->seen[i] = (struct tune_candidate){ .index = i,
-                                              .predicted = NAN,
-                                              .low = NAN,
-                                              .high = NAN,
-                                              .rate = NAN,
-                                              .normalized_rate = NAN,
-                                              .normalized_sd = NAN,
-                                              .kld = NAN,
-                                              .kld_se = NAN,
-                                              .ppl_ratio = NAN,
-                                              .score = NAN };
+        f->seen[i] = tune_candidate_unknown(i);
         f->seen[i].same_answers = foreign_same_answers(&f->config[0], &f->config[i]);
         config_line(&f->config[i], f->seen[i].line, sizeof f->seen[i].line);
     }
@@ -131,20 +121,15 @@ static enum err_code foreign_report(void *ctx, const struct experiment_state *s,
     (void)why;
     struct foreign *f = ctx;
     struct tune_progress *now = &f->now;
-    const int running = s->running_arm >= 0 ? s->running_arm : 0, arm = s->headline > 0 ? s->headline : 1;
+    const int running = s->running_arm >= 0 ? s->running_arm : 0;
     if (!f->o->progress) return ERR_OK;
     now->phase = s->phase == PHASE_CONFIRM ? TUNE_PHASE_CONFIRM : TUNE_PHASE_RACE;
     now->what = s->running_arm >= 0 ? "speed" : "";
     snprintf(now->config, sizeof now->config, "%s", s->arm[running].line);
-    snprintf(now->challenger, sizeof now->challenger, "%s", s->arm[arm].line);
     snprintf(now->why, sizeof now->why,
              "qdyno cannot predict the speed of another engine, so every configuration is measured");
-    const struct comparison *c = experiment_comparison(s, arm);
-    now->effect = c->effect;
-    now->verdict = c->verdict;
-    now->blocks = c->blocks;
-    now->blocks_needed = c->blocks_needed;
-    now->confirm_run = now->run_id = s->run_id;
+    tune_progress_take(now, s);
+    now->run_id = s->run_id;
     now->possible = f->n;
     now->share = fmin(spent_s(f) / f->o->budget_s, 1);
     now->left_s = fmax(f->o->budget_s - spent_s(f), 0);
@@ -271,22 +256,16 @@ static void result_read(struct foreign *f, const struct experiment_state *s, con
 {
     struct tune_result *r = f->out;
     const int k = s->headline > 0 ? s->headline : 1;
-    const struct comparison *c = experiment_comparison(s, k);
     char change[TUNE_CHANGE];
     r->current = f->seen[0];
     r->winner = f->seen[index[k]];
     r->confirm_run = s->run_id;
-    r->effect = r->gain = c->effect;
-    r->alpha = c->alpha;
-    r->verdict = s->verdict == VERDICT_INVALID ? VERDICT_INVALID : c->verdict;
-    r->noise_floor = s->noise_floor;
-    r->blocks = c->blocks;
-    r->load = experiment_run_load(s, k);
-    r->wins = r->verdict == VERDICT_BETTER && c->blocks >= BLOCKS_FOR_A_CLAIM;
+    tune_take_comparison(r, s, k, "comparison");
+    r->gain = r->effect;
+    r->wins = r->verdict == VERDICT_BETTER && r->blocks >= BLOCKS_FOR_A_CLAIM;
     if (r->wins) r->keep = f->config[index[k]];
-    if (s->verdict == VERDICT_INVALID)
-        snprintf(r->because, sizeof r->because, "the comparison is invalid: %s", s->reason);
-    else if (isnan(c->effect.lower))
+    if (*r->because) return;
+    if (isnan(r->effect.lower))
         tune_explain_undecided(
             r, 2, ceil((tune_fewest_blocks(2) + TUNE_CONTROL) / fmax(r->blocks, 1) * f->o->budget_s));
     else

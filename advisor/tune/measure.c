@@ -58,7 +58,8 @@ void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double secon
 
 /* ---------------------------------------------------------------- quality */
 
-struct tune_answer *tune_answer_find(const struct tune_knowledge *k, const char *line)
+/* NULL: not measured. */
+static struct tune_answer *answer_find(const struct tune_knowledge *k, const char *line)
 {
     for (int i = 0; i < k->answers; i++)
         if (!strcmp(k->answer[i].line, line)) return &k->answer[i];
@@ -104,9 +105,10 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     config_line(config, c->line, sizeof c->line);
     answer_line(config, answer, sizeof answer);
     const bool decode = t->task.metric != &METRICS[METRIC_PREFILL_RATE];
+    const struct interval rate = decode ? p->decode_tok_s : p->prefill_tok_s;
     c->predicted = tune_predicted(&t->task, p);
-    c->low = decode ? p->decode_low : p->prefill_low;
-    c->high = decode ? p->decode_high : p->prefill_high;
+    c->low = rate.lower;
+    c->high = rate.upper;
     if (isnan(c->predicted)) c->low = c->high = NAN; /* of a load, nothing is predicted */
     /* A candidate without a prediction starts as fast as the current config, and is known by its measurements
      * only. */
@@ -116,12 +118,10 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     c->probe = threads == 1 ? 0 : threads == t->task.o->ceilings->threads_all ? 1 : -1;
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
-    c->rate = c->normalized_rate = c->normalized_sd = c->score = NAN;
-    c->expected_rate = c->expected_score = NAN;
-    const bool same = !strcmp(answer, "default");
-    c->kld = c->kld_se = same ? 0 : NAN;
-    c->ppl_ratio = same ? 1 : NAN;
-    c->accuracy_change = c->accuracy_lower = c->accuracy_upper = same ? 0 : NAN;
+    if (!strcmp(answer, "default")) {
+        c->kld = c->kld_se = c->accuracy_change = c->accuracy_lower = c->accuracy_upper = 0;
+        c->ppl_ratio = 1;
+    }
     c->answer = answer_hash(answer);
     c->same_answers = c->answer == (c == t->known.list ? c : t->known.list)->answer;
     c->ln_guess = tune_prior_ln_kld(config);
@@ -131,7 +131,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
 static enum err_code answer_add(struct tuning *t, int i, const struct tune_answer *now, struct err *why)
 {
     int at[TUNE_DIMS];
-    struct tune_answer *a = tune_answer_find(&t->known, now->line);
+    struct tune_answer *a = answer_find(&t->known, now->line);
     if (!a && t->known.answers == t->known.answer_room) {
         const int room = t->known.answer_room ? 2 * t->known.answer_room : 32;
         struct tune_answer *grown = realloc(t->known.answer, (size_t)room * sizeof *grown);
@@ -161,25 +161,30 @@ static bool eval_progress(void *arg, int64_t chunk, int64_t of, double nll)
     return tune_event(arg, NULL);
 }
 
-static bool quantize_progress(void *arg, const char *phase, double done)
+static bool opening(void *arg, const char *phase, double done)
 {
     (void)phase, (void)done;
     return tune_event(arg, NULL);
 }
 
-static enum err_code quality_model_open(struct model **out, struct tuning *t, const struct config *c,
-                                        struct err *why)
+enum err_code tune_open_model(struct model **out, struct tuning *t, const struct config *c, int ctx,
+                              struct err *why)
 {
-    const int64_t trained = t->task.shape.ctx_train, wanted = t->out->quality.ctx;
-    const int ctx = (int)(trained > 0 ? MIN(trained, wanted) : wanted);
+    const int64_t trained = t->task.shape.ctx_train;
     const struct model_options o = { .path = t->task.o->model_path,
                                      .config = c,
-                                     .ctx = ctx,
+                                     .ctx = trained > 0 ? (int)MIN(trained, (int64_t)ctx) : ctx,
                                      .sequences = 1,
                                      .log = t->task.o->log,
-                                     .progress = quantize_progress,
+                                     .progress = opening,
                                      .progress_arg = t };
     return shapes_model_open(out, &o, why);
+}
+
+enum err_code tune_config_as_is(struct config *out, const struct config *c, struct err *why)
+{
+    config_default(out);
+    return config_set(out, "force", config_text(c, KNOB_FORCE), why);
 }
 
 static enum err_code quality_compare(struct divergence *d, struct tuning *t, const struct config *c,
@@ -187,10 +192,10 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
 {
     struct config as_is;
     struct model *m = NULL;
-    config_default(&as_is);
-    enum err_code rc = config_set(&as_is, "force", config_text(c, KNOB_FORCE), why);
-    if (!rc && !t->quality.original) rc = quality_model_open(&t->quality.original, t, &as_is, why);
-    if (!rc) rc = quality_model_open(&m, t, c, why);
+    enum err_code rc = tune_config_as_is(&as_is, c, why);
+    if (!rc && !t->quality.original)
+        rc = tune_open_model(&t->quality.original, t, &as_is, t->out->quality.ctx, why);
+    if (!rc) rc = tune_open_model(&m, t, c, t->out->quality.ctx, why);
     if (!rc) {
         const struct eval_request r = { .text = t->quality.text,
                                         .n = t->quality.text_n,
@@ -229,9 +234,9 @@ enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct 
     struct measured_cell c;
     enum err_code rc = tune_config(&said, t, &t->known.list[i], why);
     if (rc) return rc;
-    answer_line(&said, a.line, sizeof a.line);
+    said = answer_config(&said);
+    config_line(&said, a.line, sizeof a.line);
     if (!tune_report(t, "quality", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
-    if ((rc = config_parse(&said, a.line, why))) return rc;
     run_measure_begin(&t->record.run, &c, 0);
     rc = quality_compare(&d, t, &said, windows, &failed);
     run_measure_end(&t->record.run, &c);
@@ -288,10 +293,9 @@ static enum err_code cell_restore(struct tuning *t, const struct cell_row *row, 
 static enum err_code spent_restore(struct tuning *t, struct err *why)
 {
     struct run_row row = { 0 };
-    json_t *o = NULL;
     const enum err_code rc = db_run_get(t->record.db, t->record.run.row.id, &row, why);
-    if (!rc && row.outcome_json && !json_parse(&o, row.outcome_json, strlen(row.outcome_json), NULL))
-        t->record.spent_before = fmax(t->record.spent_before, json_get_num(o, "spent_s", 0));
+    json_t *o = tune_stored_json(row.outcome_json);
+    t->record.spent_before = fmax(t->record.spent_before, json_get_num(o, "spent_s", 0));
     json_decref(o);
     run_row_free(&row);
     return rc;
@@ -366,8 +370,7 @@ static enum err_code quality_text_read(struct tuning *t, struct err *why)
     if (!rc) rc = file_read(&q->text, &q->text_n, q->path, RECIPE_TEXT_LIMIT, why);
     if (rc) return rc;
     hash_bytes(q->text, q->text_n, q->sha256);
-    const char *slash = strrchr(q->path, '/');
-    snprintf(t->out->text, sizeof t->out->text, "%.127s", slash ? slash + 1 : q->path);
+    snprintf(t->out->text, sizeof t->out->text, "%.127s", path_file_name(q->path));
     snprintf(t->out->text_sha256, sizeof t->out->text_sha256, "%s", q->sha256);
     quality_context_choose(&t->out->quality, &o->workload, o->model_path, q->path, TUNE_QUALITY_CTX);
     if (o->quality_ctx && o->quality_ctx != t->out->quality.ctx)
@@ -379,7 +382,6 @@ enum err_code tune_run_begin(struct tuning *t, struct err *why)
 {
     const struct tune_options *o = t->task.o;
     char work[576], sha256[HASH_HEX];
-    const char *slash = strrchr(o->model_path, '/');
     enum err_code rc = model_identity(t->task.file, sha256, why);
     if (!rc) rc = quality_text_read(t, why);
     if (!rc) rc = tune_task_read(t, why);
@@ -388,7 +390,7 @@ enum err_code tune_run_begin(struct tuning *t, struct err *why)
     char *spec_json = tune_spec_json(t);
     const struct capsule_arm arm = { .line = t->known.list[0].line,
                                      .model_path = o->model_path,
-                                     .model_name = slash ? slash + 1 : o->model_path,
+                                     .model_name = path_file_name(o->model_path),
                                      .sha256 = sha256,
                                      .description = model };
     const struct run_spec run = { .kind = "tune",

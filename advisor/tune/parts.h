@@ -114,11 +114,16 @@ double tune_spent(const struct tuning *t); /* seconds, over all resumptions */
 /* The config of a candidate. Errors: ERR_INTERNAL. */
 enum err_code tune_config(struct config *out, const struct tuning *t, const struct tune_candidate *c,
                           struct err *why);
-/* Fill the fields that are known before any measurement. */
+/* Open the model with this config and at most so many tokens of context, reporting that it goes on. */
+enum err_code tune_open_model(struct model **out, struct tuning *t, const struct config *c, int ctx,
+                              struct err *why);
+/* The unchanged file: nothing of the config but its permission to run unknown parts. */
+enum err_code tune_config_as_is(struct config *out, const struct config *c, struct err *why);
+/* Number `index` of the space, or -1, with all that is measured unknown. */
+struct tune_candidate tune_candidate_unknown(int64_t index);
+/* Fill the fields that are known before any measurement, of one that is unknown. */
 void tune_describe(struct tune_candidate *c, const struct tuning *t, const struct config *config,
                    const struct prediction *p);
-/* Borrowed; NULL: not measured. */
-struct tune_answer *tune_answer_find(const struct tune_knowledge *k, const char *line);
 /* Expected seconds to make the recipe of candidate i; 0 when it is made or none is needed. */
 double tune_make_s(const struct tuning *t, int i);
 /* Measure the KL divergence of candidate i over `windows` windows of text; updates the candidate, the
@@ -178,6 +183,8 @@ int tune_fewest_blocks(int arms);
 /* Set r->because and r->enough_s of a candidate with too few blocks for a claim in a comparison of so many
  * arms. enough_s: the budget that should be enough. */
 void tune_explain_undecided(struct tune_result *r, int arms, double enough_s);
+/* Take over what the experiment `what` says of an arm against arm A; r->because only where it is invalid. */
+void tune_take_comparison(struct tune_result *r, const struct experiment_state *s, int arm, const char *what);
 /* Write what the confirmation of these candidates says into the result. Pure but for that. */
 void tune_decide(struct tuning *t, const struct experiment_state *s, int winner, int second);
 
@@ -221,6 +228,8 @@ enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o
 
 /* The options of this search as JSON, for the run's row. Owned; NULL: out of memory. */
 char *tune_spec_json(const struct tuning *t);
+/* A stored text as JSON, owned; NULL: there is none, or it is none. */
+json_t *tune_stored_json(const char *text);
 /* Does the stored one name another content of the text than this SHA-256? */
 bool tune_spec_text_differs(const char *then, const char *sha256);
 /* Do two of them agree in everything but the budget? */
@@ -236,6 +245,8 @@ bool tune_event(void *ctx, const json_t *event);
 bool tune_report(struct tuning *t, const char *what, const char *config);
 /* Set the reason of the next measurement. */
 void tune_explain(struct tuning *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The state of an experiment's leading challenger. */
+void tune_progress_take(struct tune_progress *now, const struct experiment_state *s);
 /* The state of the confirmation. False: stop. */
 bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s);
 

@@ -105,23 +105,28 @@ bool tune_report(struct tuning *t, const char *what, const char *config)
     return progress_call(t);
 }
 
-bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s)
+void tune_progress_take(struct tune_progress *now, const struct experiment_state *s)
 {
     const int arm = s->headline > 0 ? s->headline : 1;
-    const struct comparison *c = &s->comparison[arm];
-    struct tune_progress *now = &t->now;
-    if (!now->challenger[0]) board_update(t); /* it does not change while cells are timed */
+    const struct comparison *c = experiment_comparison(s, arm);
     snprintf(now->challenger, sizeof now->challenger, "%s", s->arm[arm].line);
     now->effect = c->effect;
     now->verdict = c->verdict;
     now->blocks = c->blocks;
     now->blocks_needed = c->blocks_needed;
     now->confirm_run = s->run_id;
+}
+
+bool tune_report_confirmation(struct tuning *t, const struct experiment_state *s)
+{
+    struct tune_progress *now = &t->now;
+    if (!now->challenger[0]) board_update(t); /* it does not change while cells are timed */
+    tune_progress_take(now, s);
     if (s->phase <= PHASE_CONTROL)
         tune_explain(t, "the current configuration against itself: measures the noise");
-    else if (c->blocks_needed > 0)
+    else if (now->blocks_needed > 0)
         tune_explain(t, "a new A/B against the current configuration decides: about %d more block%s",
-                     c->blocks_needed, str_plural(c->blocks_needed));
+                     now->blocks_needed, str_plural(now->blocks_needed));
     else
         tune_explain(t, "a new A/B against the current configuration decides");
     now->what = "";

@@ -22,7 +22,7 @@ enum err_code tune_regression_open(struct tune_regression **out, const struct tu
 {
     struct tune_regression *b = calloc(1, sizeof *b);
     *out = b;
-    if (!b) return err_set(why, ERR_NOMEM, "out of memory for the regression over knob values");
+    if (!b) return err_set(why, ERR_NOMEM, "out of memory for the regression over values of config keys");
     b->p = 1;
     b->dims = s->dims;
     b->own2 = sd_own * sd_own;
@@ -36,7 +36,7 @@ enum err_code tune_regression_open(struct tune_regression **out, const struct tu
     if (!b->mean || !b->gain || !b->cov) {
         tune_regression_free(b);
         *out = NULL;
-        return err_set(why, ERR_NOMEM, "out of memory for the regression over knob values");
+        return err_set(why, ERR_NOMEM, "out of memory for the regression over values of config keys");
     }
     b->cov[0] = sd_all * sd_all;
     for (int d = 0; d < s->dims; d++) {

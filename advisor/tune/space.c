@@ -313,13 +313,6 @@ void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i)
     }
 }
 
-/* Reset the recipe knobs to the file's own format, whatever the base config says. */
-static void config_reset_recipe(struct config *c)
-{
-    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
-    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) config_unset(c, RECIPE[i]);
-}
-
 bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i)
 {
     int at[TUNE_DIMS];
@@ -329,7 +322,7 @@ bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i
     for (int d = 0; d < s->dims; d++) {
         const char *key = s->dim[d].key, *value = s->dim[d].value[at[d]];
         const bool recipe = !strcmp(key, "recipe");
-        if (recipe) config_reset_recipe(out);
+        for (int k = KNOB_METHOD; recipe && k <= KNOB_TENSORS; k++) config_unset(out, (enum knob_id)k);
         if ((!recipe || strcmp(value, "file")) && config_set(out, key, value, &ignored)) return false;
     }
     for (int k = 0; k < KNOB_COUNT; k++) /* a knob at its default is not part of the line */

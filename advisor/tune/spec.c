@@ -4,6 +4,12 @@
 #include <string.h>
 
 #include "advisor/tune/parts.h"
+#include "base/fields/fields.h"
+
+#define LIMIT(member, KIND) JSON_FIELD(struct tune_limits, member, "limit_" #member, KIND)
+static const struct json_field LIMITS[] = { LIMIT(memory_bytes, COUNT), LIMIT(kld, NUM),
+                                            LIMIT(ppl_ratio, NUM) },
+                               ACCURACY[] = { LIMIT(accuracy, NUM) };
 
 /* Absolute, so that the search can be resumed from another folder. */
 static void put_path(json_t *o, const char *key, const char *path)
@@ -26,11 +32,9 @@ char *tune_spec_json(const struct tuning *t)
     json_put_str(o, "text_sha256", t->quality.sha256);
     if (t->out->quality.ctx != TUNE_QUALITY_CTX) json_put_int(o, "quality_ctx", t->out->quality.ctx);
     json_put_num(o, "budget_s", t->task.o->budget_s);
-    json_put_int(o, "limit_memory_bytes", t->task.o->limits.memory_bytes);
-    json_put_num(o, "limit_kld", t->task.o->limits.kld);
-    json_put_num(o, "limit_ppl_ratio", t->task.o->limits.ppl_ratio);
+    json_put_fields(o, LIMITS, COUNT_OF(LIMITS), &t->task.o->limits);
     if (t->task.o->limits.accuracy > 0) { /* a search without that limit is stored as in earlier versions */
-        json_put_num(o, "limit_accuracy", t->task.o->limits.accuracy);
+        json_put_fields(o, ACCURACY, COUNT_OF(ACCURACY), &t->task.o->limits);
         json_put_str(o, "task_sha256", t->asked.sha256);
         put_path(o, "task", t->task.o->task_file);
     }
@@ -42,10 +46,15 @@ char *tune_spec_json(const struct tuning *t)
     return line;
 }
 
-bool tune_spec_text_differs(const char *then, const char *sha256)
+json_t *tune_stored_json(const char *text)
 {
     json_t *o = NULL;
-    if (!then || json_parse(&o, then, strlen(then), NULL)) return false;
+    return text && !json_parse(&o, text, strlen(text), NULL) ? o : NULL;
+}
+
+bool tune_spec_text_differs(const char *then, const char *sha256)
+{
+    json_t *o = tune_stored_json(then);
     const char *was = json_get_str(o, "text_sha256", "");
     const bool differs = *was && strcmp(was, sha256);
     json_decref(o);
@@ -57,9 +66,8 @@ bool tune_spec_same(const char *then, const char *now)
     /* a resumed search may have another budget and estimand; its model and task are compared by their hashes,
      * because files move */
     static const char *const IGNORED[] = { "budget_s", "model", "estimand", "task" };
-    json_t *a = NULL, *b = NULL;
-    const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
-                      !json_parse(&b, now, strlen(now), NULL);
+    json_t *a = tune_stored_json(then), *b = tune_stored_json(now);
+    const bool read = a && b;
     for (size_t i = 0; read && i < COUNT_OF(IGNORED); i++) {
         json_object_del(a, IGNORED[i]);
         json_object_del(b, IGNORED[i]);
@@ -102,9 +110,8 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     s->budget_s = json_get_num(o, "budget_s", 0);
     s->quality_ctx = (int)json_get_int(o, "quality_ctx", TUNE_QUALITY_CTX);
     s->estimand = estimand_parse(json_get_str(o, "estimand", ""));
-    s->limits = (struct tune_limits){ json_get_int(o, "limit_memory_bytes", 0),
-                                      json_get_num(o, "limit_kld", 0), json_get_num(o, "limit_ppl_ratio", 0),
-                                      json_get_num(o, "limit_accuracy", 0) };
+    json_get_fields(o, LIMITS, COUNT_OF(LIMITS), &s->limits);
+    json_get_fields(o, ACCURACY, COUNT_OF(ACCURACY), &s->limits);
     const bool whole = s->model_path && s->budget_s > 0 &&
                        goal_parse(json_get_str(o, "goal", ""), &s->goal) &&
                        str_to_u64(json_get_str(o, "seed", ""), &s->seed);
@@ -114,8 +121,7 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
 /* The budget that the outcome of a search names as enough; NAN: none. */
 static double outcome_enough_s(const char *outcome)
 {
-    json_t *o = NULL;
-    if (!outcome || json_parse(&o, outcome, strlen(outcome), NULL)) return NAN;
+    json_t *o = tune_stored_json(outcome);
     const double enough_s = json_get_num(o, "enough_s", NAN);
     json_decref(o);
     return enough_s;

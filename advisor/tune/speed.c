@@ -50,8 +50,8 @@ void tune_probes_close(struct tune_scratch *s)
 
 double tune_predicted(const struct tune_task *task, const struct prediction *p)
 {
-    if (task->metric == &METRICS[METRIC_DECODE_RATE]) return p->decode_tok_s;
-    return task->metric == &METRICS[METRIC_PREFILL_RATE] ? p->prefill_tok_s : (double)NAN;
+    if (task->metric == &METRICS[METRIC_DECODE_RATE]) return p->decode_tok_s.estimate;
+    return task->metric == &METRICS[METRIC_PREFILL_RATE] ? p->prefill_tok_s.estimate : (double)NAN;
 }
 
 double tune_normalization(const struct tune_task *task, const struct config *c,

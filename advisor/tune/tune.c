@@ -34,6 +34,26 @@ static bool candidate_fits(const struct tuning *t, const struct prediction *p)
            (t->task.o->limits.memory_bytes <= 0 || p->plan.total <= t->task.o->limits.memory_bytes);
 }
 
+struct tune_candidate tune_candidate_unknown(int64_t index)
+{
+    return (struct tune_candidate){ .index = index,
+                                    .predicted = NAN,
+                                    .low = NAN,
+                                    .high = NAN,
+                                    .rate = NAN,
+                                    .expected_rate = NAN,
+                                    .expected_score = NAN,
+                                    .normalized_rate = NAN,
+                                    .normalized_sd = NAN,
+                                    .kld = NAN,
+                                    .kld_se = NAN,
+                                    .ppl_ratio = NAN,
+                                    .accuracy_change = NAN,
+                                    .accuracy_lower = NAN,
+                                    .accuracy_upper = NAN,
+                                    .score = NAN };
+}
+
 /* Does this one run as the current configuration does, because it names the number of threads that is the
  * default here? Its timings would differ by noise alone. */
 static bool runs_as_current(const struct tuning *t, const struct config *config)
@@ -63,7 +83,7 @@ static enum err_code candidates_list(struct tuning *t, struct err *why)
     t->known.list = calloc((size_t)all + 1, sizeof *t->known.list);
     if (!t->known.list)
         return err_set(why, ERR_NOMEM, "out of memory for %lld configurations", (long long)all);
-    t->known.list[t->known.n].index = -1;
+    t->known.list[0] = tune_candidate_unknown(-1);
     tune_describe(&t->known.list[t->known.n++], t, t->task.o->current, &t->task.reference);
     for (int64_t i = 0; i < all; i++) {
         if (!tune_space_config(&config, &t->task.space, i)) continue;
@@ -80,7 +100,7 @@ static enum err_code candidates_list(struct tuning *t, struct err *why)
         }
         if (config_predict(&p, t, &config, &ignored) || !candidate_fits(t, &p)) continue;
         struct tune_candidate *c = &t->known.list[t->known.n++];
-        *c = (struct tune_candidate){ .index = i };
+        *c = tune_candidate_unknown(i);
         tune_describe(c, t, &config, &p);
     }
     return t->known.n > 1
@@ -178,7 +198,7 @@ static int race_windows(const struct tuning *t)
     const struct tune_candidate *a = &t->known.list[0];
     /* a busy machine is slower than predicted: as much as the first timing was */
     const double usual = a->timings && a->predicted > 0 ? fmin(a->rate / a->predicted, 1) : 1;
-    const double rate = usual * t->task.reference.prefill_tok_s,
+    const double rate = usual * t->task.reference.prefill_tok_s.estimate,
                  fit = 0.04 * t->task.o->budget_s * rate / (2.0 * ctx);
     if (!(rate > 0)) return most;
     return fit >= most ? most : fit > LEAST ? (int)fit : (int)LEAST;
@@ -322,12 +342,11 @@ static bool confirm_is_same(struct tuning *t, const struct experiment_spec *s)
 {
     struct run_row run = { 0 };
     struct experiment_spec *old = calloc(1, sizeof *old);
-    json_t *object = NULL;
     bool same = old && t->record.confirm_run &&
-                !db_run_get(t->record.db, t->record.confirm_run, &run, NULL) && run.spec_json &&
-                strcmp(run.state, "failed") && experiment_is_open(&run) &&
-                !json_parse(&object, run.spec_json, strlen(run.spec_json), NULL) &&
-                !experiment_spec_from_json(old, object, NULL) && old->arms == s->arms;
+                !db_run_get(t->record.db, t->record.confirm_run, &run, NULL) && strcmp(run.state, "failed") &&
+                experiment_is_open(&run);
+    json_t *object = tune_stored_json(run.spec_json);
+    same = same && object && !experiment_spec_from_json(old, object, NULL) && old->arms == s->arms;
     for (int k = 0; same && k < s->arms; k++) same = config_same(&old->config[k], &s->config[k]);
     json_decref(object);
     run_row_free(&run);
@@ -429,11 +448,7 @@ static enum err_code confirm_run_all(struct tuning *t, struct err *why)
         t->out->confirm_run = spec->resume_id;
         if (!rc) rc = confirm_run_experiment(t, spec, s, why);
         if (!rc) tune_decide(t, s, winner, second);
-        for (int k = 1; t->out->wins && k < spec->arms; k++) {
-            char line[CONFIG_LINE];
-            if (!strcmp(config_line(&spec->config[k], line, sizeof line), t->out->winner.line))
-                t->out->keep = spec->config[k];
-        }
+        if (t->out->wins) rc = tune_config(&t->out->keep, t, &t->out->winner, why);
     }
     free(spec);
     free(s);
@@ -532,9 +547,12 @@ static void search_free(struct tuning *t)
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why)
 {
     struct tune_options resolved = *o;
-    *out = (struct tune_result){ .effect = { NAN, NAN, NAN },
+    const struct interval unknown = { NAN, NAN, NAN };
+    *out = (struct tune_result){ .winner = tune_candidate_unknown(-1),
+                                 .runner_up = tune_candidate_unknown(-1),
+                                 .effect = unknown,
+                                 .gain = unknown,
                                  .alpha = 0.05,
-                                 .gain = { NAN, NAN, NAN },
                                  .noise_floor = NAN,
                                  .enough_s = NAN };
     enum err_code rc = options_check(o, why);

@@ -4,6 +4,7 @@
 #include "tests/advisor/fake.h"
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
 #include "tests/advisor/shape_file.h"
@@ -96,10 +97,10 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     CHECK(p.fits);
     const double bytes = (double)p.plan.decode_read_bytes + 64.0 * (double)p.plan.kv_bytes_per_token;
     CHECK_NEAR(p.decode_limit_tok_s / (10e9 / bytes), 1, 1e-12);
-    CHECK_LT(p.decode_low, p.decode_tok_s);
-    CHECK_LT(0, p.decode_low);
-    CHECK_LE(p.decode_tok_s, p.decode_high);
-    CHECK_LE(p.decode_high, p.decode_limit_tok_s);
+    CHECK_LT(p.decode_tok_s.lower, p.decode_tok_s.estimate);
+    CHECK_LT(0, p.decode_tok_s.lower);
+    CHECK_LE(p.decode_tok_s.estimate, p.decode_tok_s.upper);
+    CHECK_LE(p.decode_tok_s.upper, p.decode_limit_tok_s);
     CHECK(p.assumed);
     CHECK(!p.runs);
     /* precision=highest: f32 arithmetic of an instruction set that the machine has: 4e11, not 8e11 and not
@@ -117,7 +118,7 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its speed */
     const struct prediction small = predicted(b, "q4_0", 512);
     CHECK_LT(3 * p.decode_limit_tok_s, small.decode_limit_tok_s);
-    CHECK_LT(1.5 * p.decode_tok_s, small.decode_tok_s);
+    CHECK_LT(1.5 * p.decode_tok_s.estimate, small.decode_tok_s.estimate);
     CHECK_LT(small.plan.total, p.plan.total);
 
     /* Sequences side by side: weights are read once, each sequence reads its own cache; arithmetic becomes
@@ -141,14 +142,14 @@ static void what_is_not_measured_is_not_predicted(void **state)
     make_model(b, "m.gguf", "f32");
     b->ceilings.read_bytes_s_1 = b->ceilings.read_bytes_s_all = NAN;
     struct prediction p = predicted(b, "", 512);
-    CHECK_NAN(p.decode_tok_s);
-    CHECK_NAN(p.decode_low);
+    CHECK_NAN(p.decode_tok_s.estimate);
+    CHECK_NAN(p.decode_tok_s.lower);
     CHECK_NAN(p.decode_limit_tok_s);
     b->ceilings.read_bytes_s_all = 10e9;
     b->ceilings.count = 0;
     p = predicted(b, "", 512);
-    CHECK_NAN(p.prefill_tok_s);
-    CHECK_NAN(p.decode_tok_s);
+    CHECK_NAN(p.prefill_tok_s.estimate);
+    CHECK_NAN(p.decode_tok_s.estimate);
 }
 
 /* Between one thread and all, the measured counts are the limit; a file on one of several nodes is read at
@@ -184,11 +185,12 @@ static void bandwidth_depends_on_threads_and_nodes(void **state)
     b->ceilings.node[0].all_bytes_s = 9e9;
     b->ceilings.node[1].all_bytes_s = 11e9;
     const struct prediction known = predicted(b, "", 512);
-    CHECK_LT(guessed.decode_tok_s, all.decode_tok_s);
-    CHECK_LT(known.decode_tok_s, 0.6 * guessed.decode_tok_s);
-    CHECK_LT(known.decode_high / known.decode_low, guessed.decode_high / guessed.decode_low);
+    CHECK_LT(guessed.decode_tok_s.estimate, all.decode_tok_s.estimate);
+    CHECK_LT(known.decode_tok_s.estimate, 0.6 * guessed.decode_tok_s.estimate);
+    CHECK_LT(known.decode_tok_s.upper / known.decode_tok_s.lower,
+             guessed.decode_tok_s.upper / guessed.decode_tok_s.lower);
     b->ceilings.node[1].all_bytes_s = NAN; /* unknown for one node: unknown for all */
-    CHECK_NEAR(predicted(b, "", 512).decode_tok_s, guessed.decode_tok_s, 1e-9);
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s.estimate, guessed.decode_tok_s.estimate, 1e-9);
 }
 
 static void disturbed_ceilings_and_caches(void **state)
@@ -201,8 +203,9 @@ static void disturbed_ceilings_and_caches(void **state)
     b->machine.cache_bytes[2] = 1 << 30;
     const struct prediction cached = predicted(b, "", 512);
     CHECK(cached.in_cache);
-    CHECK_LT(cached.decode_tok_s, cached.decode_limit_tok_s); /* memory does not limit then */
-    CHECK_LT(p.decode_high / p.decode_low, cached.decode_high / cached.decode_low); /* not timed there */
+    CHECK_LT(cached.decode_tok_s.estimate, cached.decode_limit_tok_s); /* memory does not limit then */
+    CHECK_LT(p.decode_tok_s.upper / p.decode_tok_s.lower,
+             cached.decode_tok_s.upper / cached.decode_tok_s.lower); /* not timed there */
 }
 
 static void precision_chooses_the_arithmetic(void **state)
@@ -211,7 +214,8 @@ static void precision_chooses_the_arithmetic(void **state)
     make_model(b, "m.gguf", "f32");
     const struct prediction exact = predicted(b, "precision=highest", 512),
                             coarse = predicted(b, "precision=medium", 512);
-    CHECK_NEAR(coarse.prefill_tok_s, exact.prefill_tok_s, 0); /* this machine has no tiles */
+    CHECK_NEAR(coarse.prefill_tok_s.estimate, exact.prefill_tok_s.estimate,
+               0); /* this machine has no tiles */
     b->machine.isa |= ISA_AVX512 | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX;
     if (strcmp(
             matmul_ceiling(&FORMATS[FORMAT_F32],
@@ -222,7 +226,7 @@ static void precision_chooses_the_arithmetic(void **state)
     }
     const struct prediction tiles = predicted(b, "precision=medium", 512);
     CHECK_LT(4 * exact.prefill_limit_tok_s, tiles.prefill_limit_tok_s);
-    CHECK_LT(exact.prefill_tok_s, tiles.prefill_tok_s);
+    CHECK_LT(exact.prefill_tok_s.estimate, tiles.prefill_tok_s.estimate);
     CHECK_LE(tiles.prefill_limit_tok_s, 2e13 / tiles.plan.flops_per_token * (1 + 1e-12));
     const struct prediction still = predicted(b, "precision=highest", 512);
     CHECK_NEAR(still.prefill_limit_tok_s, 2 * exact.prefill_limit_tok_s,
@@ -288,12 +292,12 @@ static void caches_and_rows_count(struct bench *b, double weights, double rows, 
     }
     b->machine.cache_bytes[1] = 1 << 30;
     const double small = rest + weights * 0.5e-10;
-    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * small, 1, 1e-3);
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s.estimate * small, 1, 1e-3);
     const struct predict_for ten = { .ctx = 512, .gen = 10 };
-    CHECK_NEAR(predicted_for(b, "", &ten).decode_tok_s * (small + weights * 0.5e-10 / 10), 1, 1e-3);
+    CHECK_NEAR(predicted_for(b, "", &ten).decode_tok_s.estimate * (small + weights * 0.5e-10 / 10), 1, 1e-3);
     for (int f = 0; f < FORMAT_COUNT; f++)
         for (int t = 0; t < 2; t++) k->row[f][t] = t ? 1e-9f : 2e-9f;
-    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (small + rows * 1e-9), 1, 1e-3);
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s.estimate * (small + rows * 1e-9), 1, 1e-3);
     b->machine = was;
 }
 
@@ -332,18 +336,18 @@ static void timed_kernels_add_up(void **state)
     const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
     CHECK(!p.assumed);
     CHECK_NEAR(p.runs, 0, 0);
-    CHECK_NEAR(p.decode_tok_s * step, 1, 1e-3);
-    CHECK_NEAR(one.decode_tok_s * (step + products), 1, 1e-3);
+    CHECK_NEAR(p.decode_tok_s.estimate * step, 1, 1e-3);
+    CHECK_NEAR(one.decode_tok_s.estimate * (step + products), 1, 1e-3);
     /* two of four threads: time that halves with all is halved halfway between one and two */
     const struct prediction two = predicted(b, "threads=2", 512);
-    CHECK_LT(one.decode_tok_s, two.decode_tok_s);
-    CHECK_LT(two.decode_tok_s, p.decode_tok_s);
+    CHECK_LT(one.decode_tok_s.estimate, two.decode_tok_s.estimate);
+    CHECK_LT(two.decode_tok_s.estimate, p.decode_tok_s.estimate);
     pass += glue_seconds(s, 512) + looking_seconds(s, 512 * 256.5);
-    CHECK_NEAR(p.prefill_tok_s * pass / 512, 1, 2e-3);
+    CHECK_NEAR(p.prefill_tok_s.estimate * pass / 512, 1, 2e-3);
     /* deeper is slower; side by side is faster in sum; with kernel times the interval is narrower */
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
-    CHECK_LT(predicted_for(b, "", &deep).decode_tok_s, p.decode_tok_s);
-    CHECK_LT(p.decode_tok_s, predicted_for(b, "", &four).decode_tok_s);
+    CHECK_LT(predicted_for(b, "", &deep).decode_tok_s.estimate, p.decode_tok_s.estimate);
+    CHECK_LT(p.decode_tok_s.estimate, predicted_for(b, "", &four).decode_tok_s.estimate);
     /* From memory a weight takes three times as long, and so does the memory probe. Half the memory speed
      * doubles the wait and nothing else; with half the core speed as well, everything doubles. */
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
@@ -352,14 +356,14 @@ static void timed_kernels_add_up(void **state)
     const struct predict_for slow = { .ctx = 512, .conditions.memory_ratio = 0.5 },
                              shared = { .ctx = 512,
                                         .conditions = { .memory_ratio = 0.5, .core_ratio = 0.5 } };
-    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * from_memory, 1, 1e-3);
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s.estimate * from_memory, 1, 1e-3);
     const struct prediction waits = predicted_for(b, "", &slow), half = predicted_for(b, "", &shared);
-    CHECK_NEAR(waits.decode_tok_s * (from_memory + stream), 1, 1e-3);
-    CHECK_LT(half.decode_tok_s, waits.decode_tok_s);
-    CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits), 1, 1e-3);
-    CHECK_LT(0.5 * p.prefill_tok_s, half.prefill_tok_s);
-    CHECK_LT(half.prefill_tok_s, 0.6 * p.prefill_tok_s);
-    CHECK_LT(0.6 * p.prefill_tok_s, waits.prefill_tok_s); /* floats: to the power of 0.85 */
+    CHECK_NEAR(waits.decode_tok_s.estimate * (from_memory + stream), 1, 1e-3);
+    CHECK_LT(half.decode_tok_s.estimate, waits.decode_tok_s.estimate);
+    CHECK_NEAR(half.decode_tok_s.estimate * (2 * from_memory - logits), 1, 1e-3);
+    CHECK_LT(0.5 * p.prefill_tok_s.estimate, half.prefill_tok_s.estimate);
+    CHECK_LT(half.prefill_tok_s.estimate, 0.6 * p.prefill_tok_s.estimate);
+    CHECK_LT(0.6 * p.prefill_tok_s.estimate, waits.prefill_tok_s.estimate); /* floats: to the power of 0.85 */
     CHECK_NEAR(half.decode_work.conditions.core_ratio, 0.5, 0);
     CHECK(!waits.decode_work.conditions.core_ratio);
     /* The same for cached tokens: with fewer heads sharing K and V, each waits longer. Arithmetic and waiting
@@ -369,13 +373,15 @@ static void timed_kernels_add_up(void **state)
     const double alone = (double)s->kv_heads / s->heads * KERNEL_HEADS / KERNEL_KV_HEADS,
                  wait = pow(16 - 1, 0.25) * alone, slower = pow(6 * 6 * 6 * 6 - 1, 0.25) / pow(81 - 1, 0.25),
                  far = pow(1 + pow(wait, 4), 0.25) - 1, far_slow = pow(1 + pow(wait * slower, 4), 0.25) - 1;
-    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (from_memory + pairs * far), 1, 1e-3);
-    CHECK_NEAR(predicted_for(b, "", &slow).decode_tok_s * (from_memory + stream + pairs * far_slow), 1, 1e-3);
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s.estimate * (from_memory + pairs * far), 1, 1e-3);
+    CHECK_NEAR(predicted_for(b, "", &slow).decode_tok_s.estimate * (from_memory + stream + pairs * far_slow),
+               1, 1e-3);
     caches_and_rows_count(b, weights, rows, step - weights * 1e-10);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
     CHECK(guess.assumed);
-    CHECK_LT(p.decode_high / p.decode_low, guess.decode_high / guess.decode_low);
+    CHECK_LT(p.decode_tok_s.upper / p.decode_tok_s.lower,
+             guess.decode_tok_s.upper / guess.decode_tok_s.lower);
 }
 
 /* Every call is too small for a second thread. */
@@ -434,9 +440,9 @@ static void short_rows_take_longer(void **state)
         rows += p->count * (double)p->rows * (p->cols == 64 ? 1 : 0.5);
     }
     CHECK_LT(1000, rows);
-    const double before = 1 / predicted(b, "", 64).decode_tok_s;
+    const double before = 1 / predicted(b, "", 64).decode_tok_s.estimate;
     for (int i = 0; i < FORMAT_COUNT * 2; i++) k->row_short[i / 2][i % 2] = 7e-9f;
-    CHECK_NEAR((1 / predicted(b, "", 64).decode_tok_s - before) / (rows * 5e-9), 1, 0.01);
+    CHECK_NEAR((1 / predicted(b, "", 64).decode_tok_s.estimate - before) / (rows * 5e-9), 1, 0.01);
 }
 
 static void conditions_need_kernel_times(void **state)
@@ -508,17 +514,18 @@ static void energy_and_load_are_known_or_unknown(void **state)
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     const struct prediction dark = predicted(b, "", 512);
-    CHECK_NAN(dark.token_j);
+    CHECK_NAN(dark.token_j.estimate);
     CHECK_LT(0, dark.token_uncorrected_j);
-    CHECK_LT(0, dark.load_s);
+    CHECK_LT(0, dark.load_s.estimate);
     b->ceilings.power_watts = 100;
     const struct prediction lit = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
-    CHECK_NEAR(lit.token_j * lit.decode_tok_s, 100, 5);
+    CHECK_NEAR(lit.token_j.estimate * lit.decode_tok_s.estimate, 100, 5);
     /* a quarter of the cores, plus the power of everything else */
-    CHECK_LT(one.token_j * one.decode_tok_s, 60);
-    CHECK_LT(lit.load_s, predicted(b, "hugepages=all", 512).load_s); /* huge pages copy the weights */
-    CHECK_LT((double)lit.plan.total, lit.peak_bytes);
-    CHECK_LT(lit.peak_low_bytes, lit.peak_bytes);
+    CHECK_LT(one.token_j.estimate * one.decode_tok_s.estimate, 60);
+    CHECK_LT(lit.load_s.estimate,
+             predicted(b, "hugepages=all", 512).load_s.estimate); /* huge pages copy the weights */
+    CHECK_LT((double)lit.plan.total, lit.peak_bytes.estimate);
+    CHECK_LT(lit.peak_bytes.lower, lit.peak_bytes.estimate);
 }
 
 static struct advice *advised(struct bench *b, const struct advise_options *o, int *n)
@@ -579,7 +586,7 @@ static void each_goal_ranks_by_its_weights(void **state)
     free(list);
     list = advised(b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512 }, &n);
     for (int i = 1; i < n; i++)
-        CHECK_LE(0.95 * list[i].prediction.decode_tok_s, list[0].prediction.decode_tok_s);
+        CHECK_LE(0.95 * list[i].prediction.decode_tok_s.estimate, list[0].prediction.decode_tok_s.estimate);
     free(list);
     list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512 }, &n);
     CHECK_STR(config_text(&list[0].config, KNOB_FORMAT), "file");
@@ -613,10 +620,10 @@ static void limits_and_targets_are_explained(void **state)
     }
     CHECK(refused);
     free(list);
-    const double twice = 1.6 * predicted(b, "", 512).decode_high;
+    const double twice = 1.6 * predicted(b, "", 512).decode_tok_s.upper;
     list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512, .target_tok_s = twice },
                    &n);
-    CHECK_LE(twice, list[0].prediction.decode_high);
+    CHECK_LE(twice, list[0].prediction.decode_tok_s.upper);
     CHECK_CONTAINS(list[n - 1].caution, "cannot reach");
     free(list);
 }

@@ -85,17 +85,17 @@ static struct estimate estimate_get(struct correction_fixture *t, struct residua
 
 static double width(struct estimate e)
 {
-    return log(e.high / e.low);
+    return log(e.value.upper / e.value.lower);
 }
 
 static void without_residuals_nothing_is_corrected(void **state)
 {
     const struct estimate e = estimate_get(*state, traits("q4_0", 3, ""), 100, 0.1);
-    CHECK_NEAR(e.value, 100, 0);
+    CHECK_NEAR(e.value.estimate, 100, 0);
     CHECK_NEAR(e.runs, 0, 0);
-    CHECK_NEAR(e.high, 100 * exp(1.645 * 0.1), 1e-9);
-    CHECK_NEAR(e.low, 100 * exp(-1.645 * 0.1), 1e-9);
-    CHECK_NAN(estimate_get(*state, traits("q4_0", 3, ""), NAN, 0.1).value);
+    CHECK_NEAR(e.value.upper, 100 * exp(1.645 * 0.1), 1e-9);
+    CHECK_NEAR(e.value.lower, 100 * exp(-1.645 * 0.1), 1e-9);
+    CHECK_NAN(estimate_get(*state, traits("q4_0", 3, ""), NAN, 0.1).value.estimate);
 }
 
 /* What was measured of a plain 4-bit cache says less of a rotated one; other caches keep their records. */
@@ -105,7 +105,7 @@ static void rotation_is_a_trait(void **state)
     for (int i = 0; i < 4; i++) residual_insert(t, traits("q4_0", 4, "kv=q4_0,kv_rotate=off"), 50, 45);
     const struct estimate same = estimate_get(t, traits("q4_0", 4, "kv=q4_0,kv_rotate=off"), 100, 0.1),
                           rotated = estimate_get(t, traits("q4_0", 4, "kv=q4_0"), 100, 0.1);
-    CHECK_LT(same.value, rotated.value);
+    CHECK_LT(same.value.estimate, rotated.value.estimate);
     CHECK_CONTAINS(traits("q4_0", 4, "kv=q8_0").text, " kv=q8_0/q8_0 ");
     CHECK_CONTAINS(traits("q4_0", 4, "kv=q4_0").text, " kv=q4_0+rotated/q4_0+rotated ");
     CHECK_CONTAINS(traits("q4_0", 4, "ctk=q4_0,ctv=q8_0").text, " kv=q4_0+rotated/q8_0 ");
@@ -120,23 +120,23 @@ static void similar_configs_are_corrected_most(void **state)
                           threads = estimate_get(t, traits("q4_0", 3, "threads=1"), 100, 0.1),
                           recipe = estimate_get(t, traits("q8_0", 3, "threads=1"), 100, 0.1),
                           other = estimate_get(t, traits("q8_0", 9, "threads=1"), 100, 0.1);
-    CHECK_LT(same.value, threads.value);
-    CHECK_LT(threads.value, recipe.value);
-    CHECK_LT(recipe.value, other.value);
-    CHECK_LT(fabs(same.value - 90), 1.5);
-    CHECK_LT(other.value, 100);
+    CHECK_LT(same.value.estimate, threads.value.estimate);
+    CHECK_LT(threads.value.estimate, recipe.value.estimate);
+    CHECK_LT(recipe.value.estimate, other.value.estimate);
+    CHECK_LT(fabs(same.value.estimate - 90), 1.5);
+    CHECK_LT(other.value.estimate, 100);
     CHECK_LT(width(same), 0.6 * width(before));
     CHECK_LT(width(same), width(other));
     CHECK_NEAR(same.runs, 4, 0);
     /* another basis is not affected */
     t->ceilings.kernels.measured = true;
     t->ceilings.kernels.measured_unix_ms = 78;
-    CHECK_EQ(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
+    CHECK_EQ(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value.estimate, 100);
     correction_basis(&t->ceilings, t->basis, sizeof t->basis);
     residual_insert(t, traits("q4_0", 3, "threads=2"), 50, 45);
-    CHECK_LT(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
+    CHECK_LT(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value.estimate, 100);
     t->ceilings.kernels.measured_unix_ms++; /* kernels were timed again */
-    CHECK_EQ(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value, 100);
+    CHECK_EQ(estimate_get(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value.estimate, 100);
 }
 
 static void the_order_of_runs_does_not_matter(void **state)
@@ -154,8 +154,8 @@ static void the_order_of_runs_does_not_matter(void **state)
         }
         e[turn] = estimate_get(t, traits("q5_K", 3, ""), 100, 0.1);
     }
-    CHECK_NEAR(e[0].value / e[1].value, 1, 1e-9);
-    CHECK_NEAR(e[0].high / e[1].high, 1, 1e-9);
+    CHECK_NEAR(e[0].value.estimate / e[1].value.estimate, 1, 1e-9);
+    CHECK_NEAR(e[0].value.upper / e[1].value.upper, 1, 1e-9);
 }
 
 /* A random number between -1 and 1. */
@@ -190,8 +190,8 @@ static void unseen_configurations_lie_in_their_intervals(void **state)
                     if (!phase || shown) continue;
                     const struct estimate e = estimate_get(t, traits(RECIPES[r], 3, line), 80, 0.1);
                     n++;
-                    in += truth >= e.low && truth <= e.high;
-                    close += fabs(e.value / truth - 1) <= 0.10;
+                    in += truth >= e.value.lower && truth <= e.value.upper;
+                    close += fabs(e.value.estimate / truth - 1) <= 0.10;
                 }
     }
     CHECK_NEAR(n, 72, 0);
@@ -235,11 +235,11 @@ static void memory_errors_apply_by_memory_share(void **state)
     const struct estimate waits = estimate_get(t, traits_of("q8_0", 5, "threads=1", 0.9), 100, 0.1),
                           thinks = estimate_get(t, traits_of("q8_0", 5, "threads=1", 0.1), 100, 0.1),
                           others = estimate_get(t, traits_of("q8_0", 5, "threads=2", 0.9), 100, 0.1);
-    CHECK_LT(waits.value, 92.5);
-    CHECK_LT(94, thinks.value);
-    CHECK_LT(thinks.value, 100);
-    CHECK_LT(waits.value, others.value);
-    CHECK_LT(others.value, thinks.value);
+    CHECK_LT(waits.value.estimate, 92.5);
+    CHECK_LT(94, thinks.value.estimate);
+    CHECK_LT(thinks.value.estimate, 100);
+    CHECK_LT(waits.value.estimate, others.value.estimate);
+    CHECK_LT(others.value.estimate, thinks.value.estimate);
     CHECK_LT(width(thinks), width(waits)); /* the next run may meet other memory conditions */
 }
 
@@ -253,13 +253,14 @@ static void probed_memory_reduces_noise(void **state)
     CHECK_NEAR(seen.conditions.memory_ratio, 0.7, 0);
     CHECK_CONTAINS(seen.text, " pace=0.700");
     residual_insert(t, blind, 50, 40);
-    const double after_blind = estimate_get(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
+    const double after_blind = estimate_get(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1)
+                                   .value.estimate;
     struct err why = { 0 };
     CHECK_OK(db_residual_clear(t->d, "m", &why));
     residual_insert(t, seen, 50, 40);
     const struct estimate e = estimate_get(t, traits_at("q8_0", 3, "threads=1", 0.9, 0.7), 100, 0.1),
                           unknown = estimate_get(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1);
-    CHECK_LT(e.value, after_blind);
+    CHECK_LT(e.value.estimate, after_blind);
     CHECK_LT(width(e), width(unknown));
 }
 
@@ -276,14 +277,14 @@ static void outliers_have_little_weight(void **state)
         }
     const struct residual_traits like = traits("q5_K", 3, "threads=2"), same = traits("q4_1", 3, "threads=2");
     const struct estimate before = estimate_get(t, like, 100, 0.1);
-    CHECK_LT(93, before.value);
-    CHECK_LT(before.value, 96);
+    CHECK_LT(93, before.value.estimate);
+    CHECK_LT(before.value.estimate, 96);
     residual_insert(t, same, 50, 100);
     const struct estimate after = estimate_get(t, like, 100, 0.1);
-    CHECK_NEAR(after.value / before.value, 1, 0.01);
+    CHECK_NEAR(after.value.estimate / before.value.estimate, 1, 0.01);
     CHECK_LT(width(after), 1.2 * width(before));
     for (int i = 0; i < 4; i++) residual_insert(t, same, 50, 100);
-    CHECK_LT(150, estimate_get(t, same, 100, 0.1).value); /* they agree with each other */
+    CHECK_LT(150, estimate_get(t, same, 100, 0.1).value.estimate); /* they agree with each other */
 }
 
 /* A run whose repetitions scatter has less weight. */
@@ -305,7 +306,7 @@ static void scattered_runs_have_less_weight(void **state)
         CHECK_NEAR(given.noise, 0.1 * i, 1e-12);
         CHECK_OK(db_residual_clear(t->d, "m", &why));
         residual_insert(t, given, 50, 40);
-        value[i] = estimate_get(t, traits("q4_0", 3, "threads=1"), 100, 0.1).value;
+        value[i] = estimate_get(t, traits("q4_0", 3, "threads=1"), 100, 0.1).value.estimate;
     }
     CHECK_LT(80, value[0]);
     CHECK_LT(value[0], value[1] - 1);

@@ -236,8 +236,8 @@ static void measured_rates_replace_predictions(void **state)
     const struct advice *v = row_of(list, n, "q8_0");
     CHECK_EQ(v->decode.runs, 1);
     CHECK_EQ(v->decode.run[0], id);
-    CHECK_NEAR(v->prediction.decode_tok_s, cbrt(3 * 3.1 * 3.2), 1e-9);
-    CHECK_LT(v->prediction.decode_high, 4);
+    CHECK_NEAR(v->prediction.decode_tok_s.estimate, cbrt(3 * 3.1 * 3.2), 1e-9);
+    CHECK_LT(v->prediction.decode_tok_s.upper, 4);
     CHECK(!v->vague);
     char text[64];
     snprintf(text, sizeof text, "the newest is run %lld", (long long)id);
@@ -291,7 +291,8 @@ static void vague_advice_is_moved_last(void **state)
     int n;
     struct advice *list = advised(b, GOAL_SPEED, &n);
     for (int i = 0; i < n; i++)
-        CHECK_EQ(list[i].vague, list[i].prediction.decode_high > 4 * list[i].prediction.decode_low);
+        CHECK_EQ(list[i].vague,
+                 list[i].prediction.decode_tok_s.upper > 4 * list[i].prediction.decode_tok_s.lower);
     for (int i = 0; i < n; i++) list[i].vague = i % 3 == 0;
     CHECK_STR_NE(list[0].line, list[1].line);
     char first[CONFIG_LINE], second[CONFIG_LINE];
@@ -362,10 +363,10 @@ static void enough_threads_are_predicted(void **state)
         CHECK_OK(predict(&all, g, &plain, &b->machine, &k, &what, &why));
         CHECK_OK(predict(&fewer, g, &two, &b->machine, &k, &what, &why));
         CHECK_OK(rule_case_find_enough(&c, g, &what, &why));
-        CHECK_EQ(fewer.decode_tok_s >= 0.95 * all.decode_tok_s, !slow);
+        CHECK_EQ(fewer.decode_tok_s.estimate >= 0.95 * all.decode_tok_s.estimate, !slow);
         CHECK_EQ(c.enough.threads, slow ? 0 : 2);
-        CHECK_NEAR(c.enough.all_tok_s, all.decode_tok_s, 1e-9);
-        if (!slow) CHECK_NEAR(c.enough.tok_s, fewer.decode_tok_s, 1e-9);
+        CHECK_NEAR(c.enough.all_tok_s, all.decode_tok_s.estimate, 1e-9);
+        if (!slow) CHECK_NEAR(c.enough.tok_s, fewer.decode_tok_s.estimate, 1e-9);
     }
     gguf_close(g);
 }

@@ -98,9 +98,13 @@ static double step_s(const struct bench *b, int rows, bool consecutive, const st
 {
     struct err why = { 0 };
     double s = NAN;
-    const struct predict_for what = { .ctx = 64, .experts_consecutive = curve, .experts_apart = curve };
-    CHECK_OK(
-        predict_steps(&s, &rows, 1, consecutive, b->g, &b->config, &b->machine, &b->ceilings, &what, &why));
+    const struct predict_for what = { .ctx = 64,
+                                      .experts_consecutive = curve,
+                                      .experts_apart = curve,
+                                      .rows = &rows,
+                                      .steps = 1,
+                                      .consecutive = consecutive };
+    CHECK_OK(predict_steps(&s, b->g, &b->config, &b->machine, &b->ceilings, &what, &why));
     return s;
 }
 
@@ -128,7 +132,7 @@ static void more_experts_take_longer(void **state)
         &b, &(struct predict_for){ .ctx = 512, .prompt = 8, .experts_consecutive = &same });
     const struct prediction wide = predicted(
         &b, &(struct predict_for){ .ctx = 512, .prompt = 8, .experts_consecutive = &all });
-    CHECK_LT(wide.prefill_tok_s, narrow.prefill_tok_s);
+    CHECK_LT(wide.prefill_tok_s.estimate, narrow.prefill_tok_s.estimate);
     gguf_close(b.g);
 }
 
@@ -161,7 +165,7 @@ static void stored_curves_are_used(void **state)
     CHECK(model_identity_known(b.g, hex));
     const struct prediction after = predicted(&b, &four);
     CHECK_NEAR(after.step_read_bytes, bytes_with(&b, &after, 3), 1e-3);
-    CHECK_LT(before.prefill_tok_s, after.prefill_tok_s);
+    CHECK_LT(before.prefill_tok_s.estimate, after.prefill_tok_s.estimate);
     CHECK(stored_experts_find(&found, b.g, USED));
     CHECK_NEAR(found.consecutive.distinct[2], 2.4, 1e-12);
     CHECK_NAN(found.apart.distinct[3]);

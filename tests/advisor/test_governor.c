@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/recipe/recipe.h"
+#include "advisor/govern/govern.h"
 #include "tests/check.h"
 
 static struct governor_rule rule_of(const char *text)

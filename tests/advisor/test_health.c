@@ -1,6 +1,7 @@
 /* Proves: what the checks of `qdyno doctor` say about a machine follows from its facts; an unknown machine is
  * never called well, and a lost OpenCL driver is an error with its message. */
 #include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 
 #include <string.h>
 

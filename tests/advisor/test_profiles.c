@@ -121,8 +121,8 @@ static void describe(struct str *s, const char *name, const char *model, enum go
         const struct prediction *r = &list[i].prediction;
         char bytes[16];
         str_printf(s, "%d %s %s", i + 1, r->on_gpu ? "gpu" : "cpu", list[i].line);
-        put_rates(s, "decode", r->decode_tok_s, r->decode_low, r->decode_high);
-        put_rates(s, "prefill", r->prefill_tok_s, r->prefill_low, r->prefill_high);
+        put_rates(s, "decode", r->decode_tok_s.estimate, r->decode_tok_s.lower, r->decode_tok_s.upper);
+        put_rates(s, "prefill", r->prefill_tok_s.estimate, r->prefill_tok_s.lower, r->prefill_tok_s.upper);
         str_printf(s, "  %s%s\n", str_from_bytes(r->plan.weights + r->plan.kv, bytes, sizeof bytes),
                    r->fits ? "" : " does not fit");
     }
@@ -220,9 +220,9 @@ static void faster_machines_are_predicted_faster(void **state)
     for (size_t i = 0; i + 1 < COUNT_OF(SLOW_TO_FAST); i++) {
         const struct prediction a = predicted(SLOW_TO_FAST[i], model, "q4_0"),
                                 b = predicted(SLOW_TO_FAST[i + 1], model, "q4_0");
-        CHECK_LT(a.decode_tok_s, b.decode_tok_s);
-        CHECK_LT(a.decode_low, a.decode_tok_s);
-        CHECK_LT(a.decode_tok_s, a.decode_high);
+        CHECK_LT(a.decode_tok_s.estimate, b.decode_tok_s.estimate);
+        CHECK_LT(a.decode_tok_s.lower, a.decode_tok_s.estimate);
+        CHECK_LT(a.decode_tok_s.estimate, a.decode_tok_s.upper);
         CHECK(a.fits);
         CHECK(b.fits);
         CHECK(a.assumed);
@@ -235,12 +235,14 @@ static void faster_machines_are_predicted_faster(void **state)
                             cpu = predicted("xeon-amx", model, "q4_0");
     CHECK(gpu.on_gpu);
     CHECK(!cpu.on_gpu);
-    CHECK_LT(0, gpu.token_j);
-    CHECK_LT(0, cpu.token_j);
+    CHECK_LT(0, gpu.token_j.estimate);
+    CHECK_LT(0, cpu.token_j.estimate);
     /* nothing else limits its memory rate */
     const struct prediction board = predicted("rpi5", model, "q4_0");
-    CHECK_LT(board.decode_high / board.decode_low, gpu.decode_high / gpu.decode_low);
-    CHECK_LT(board.decode_high / board.decode_low, cpu.decode_high / cpu.decode_low); /* two memory nodes */
+    CHECK_LT(board.decode_tok_s.upper / board.decode_tok_s.lower,
+             gpu.decode_tok_s.upper / gpu.decode_tok_s.lower);
+    CHECK_LT(board.decode_tok_s.upper / board.decode_tok_s.lower,
+             cpu.decode_tok_s.upper / cpu.decode_tok_s.lower); /* two memory nodes */
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 #include "engine/synth/synth.h"
 
 struct bench {

@@ -47,8 +47,8 @@ static double gain(const char *model, const char *mode, double read_bytes_s, dou
 {
     char line[64];
     snprintf(line, sizeof line, "parallel=%s", mode);
-    return predicted(model, line, read_bytes_s, flops, prompt).prefill_tok_s /
-           predicted(model, "parallel=off", read_bytes_s, flops, prompt).prefill_tok_s;
+    return predicted(model, line, read_bytes_s, flops, prompt).prefill_tok_s.estimate /
+           predicted(model, "parallel=off", read_bytes_s, flops, prompt).prefill_tok_s.estimate;
 }
 
 /* Memory limits, so a pass of any number of rows takes as long: the 4 passes of a batch through two stages
@@ -71,8 +71,8 @@ static void attention_is_divided_by_blocks(void **state)
     enum { BLOCK = 1024 };
     char model[4096];
     SHARED_OR_SKIP(model, "arch-golden-2/mistral3.gguf");
-    const double short_s = 1 / predicted(model, "parallel=off", 1e15, 1e9, BLOCK).prefill_tok_s,
-                 long_s = 1 / predicted(model, "parallel=off", 1e15, 1e9, 2 * BLOCK).prefill_tok_s;
+    const double short_s = 1 / predicted(model, "parallel=off", 1e15, 1e9, BLOCK).prefill_tok_s.estimate,
+                 long_s = 1 / predicted(model, "parallel=off", 1e15, 1e9, 2 * BLOCK).prefill_tok_s.estimate;
     const double attention_s = long_s -
                                short_s; /* of a token of the shorter prompt: it grows with the length */
     CHECK_GT(attention_s, 0.1 * short_s);

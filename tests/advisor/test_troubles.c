@@ -7,6 +7,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "tests/check.h"
 #include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 
 struct test_machine {
     struct machine machine;

@@ -32,7 +32,7 @@ import json, sys
 rows = json.load(sys.stdin)["rows"]
 print(sum(r["nats"] for r in rows) / sum(r["chars"] + 1 for r in rows))' 2>/dev/null)
 expect 0 eval -C f16 -C q8_0 -C q6_K -C q4_K -C q2_K --ref default --chunks 24 -o json && [ -n "$PYTHON" ] && {
-  json 'all(r["text_label"] == "the bundled stories" for r in d["rows"])' # advisor/predict/quality_text.c knows its SHA-256
+  json 'all(r["text_label"] == "the bundled stories" for r in d["rows"])' # advisor/quality/text.c knows its SHA-256
   json '[r["config"] for r in d["rows"]] == ["f16", "q8_0", "q6_K", "q4_K", "q2_K"] and not any(r["random_weights"] for r in d["rows"])'
   json 'all(a["kld_mean"] < b["kld_mean"] for a, b in zip(d["rows"], d["rows"][1:]))'
   json '1.4 < d["rows"][0]["perplexity"] < 1.7'

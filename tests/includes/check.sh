@@ -8,10 +8,13 @@
 #   order    docs/architecture.md lists the submodules, lowest first, in its table "| module | submodules |"
 #   header   another module or submodule is included through its public header: <module>/<module>.h or
 #            <module>/<submodule>/<submodule>.h
+#   declared a header declares only functions that its own (sub)module defines: a lower one that is linked with a higher
+#            one would climb without an #include line
 #   path     "..." includes are written from the root; modules do not include tests
 #   readme   every submodule has a README.md that names each of its source files
 #   json     JSON is read and written by base/json.h alone, because jansson's own functions refuse valid JSON and change
 #            numbers
+#   quote    words are quoted for a shell by word_append of base/str.c alone
 #   mark     no unfinished-work marks, no disabled code, no compiler flags that break NaN or portability
 #
 # Tests of a module (tests/<module>/, tests/bench/<module>/) may include its internal headers; tests/fuzz/ those of all.
@@ -93,6 +96,36 @@ check_includes() {
         }'
 }
 
+# FILE FUNCTION of what a header declares for a higher submodule all the same, as extended regular expressions:
+#   config lines name quantization methods, whose table holds the code of engine/quant
+climbs='^engine/config/config\.h method_'
+
+# A declaration begins at the start of a line and ends with ";"; a definition's first brace comes before any.
+# kernels has one public header for all of its folders.
+check_declared() {
+    local module folders=()
+    for module in $modules; do [ "$module" != kernels ] && [ -d "$module" ] && folders+=("$module"); done
+    find "${folders[@]}" -name '*.[ch]' -print0 | LC_ALL=C sort -z | xargs -0 awk -v climbs="$climbs" '
+        function folder(file, at, n) { n = split(file, at, "/"); return n > 2 ? at[1] "/" at[2] : at[1] }
+        FNR == 1 { text = "" }
+        text == "" && (!/^[a-z]/ || /^[a-z_]+:|^(static|typedef|extern) /) { next }
+        { text = text " " $0 }
+        text !~ /[;{]/ { next }
+        text !~ /^[^=]*\(/ { text = ""; next }
+        {
+            match(text, /[a-z_][a-z0-9_]*\(/); name = substr(text, RSTART, RLENGTH - 1)
+            if (FILENAME ~ /\.c$/ && text ~ /^[^;]*\{/) defined[name] = FILENAME
+            if (FILENAME ~ /\.h$/ && text !~ /\{/) declared[name] = FILENAME
+            text = ""
+        }
+        END {
+            for (name in declared)
+                if (name in defined && folder(defined[name]) != folder(declared[name]) &&
+                    (declared[name] " " name) !~ climbs)
+                    print "declared: " declared[name] " declares " name ", which " defined[name] " defines"
+        }' | LC_ALL=C sort
+}
+
 # Submodules are folders with sources inside a module. A README names a file as `name.c`, `name.h` or `name.[ch]`.
 check_readmes() {
     local folder file name
@@ -114,6 +147,12 @@ check_json() {
         grep -v '^base/json' | LC_ALL=C sort | sed 's/^/json: /' || true
 }
 
+check_quotes() {
+    local module folders=()
+    for module in $modules; do [ -d "$module" ] && folders+=("$module"); done
+    grep -rnF --include='*.[ch]' "'\\\\''" "${folders[@]}" | grep -v '^base/str\.c' | LC_ALL=C sort | sed 's/^/quote: /' || true
+}
+
 # The words are put together here so that this file does not hold them.
 check_marks() {
     local words="TO""DO|FIX""ME|X""XX|HA""CK" skip='^tests/includes/'
@@ -128,7 +167,7 @@ check_marks() {
         done
 }
 
-found=$(check_top; check_order; check_includes || true; check_readmes; check_json; check_marks)
+found=$(check_top; check_order; check_includes || true; check_declared; check_readmes; check_json; check_quotes; check_marks)
 [ -z "$found" ] && exit 0
 printf '%s\n' "$found"
 exit 1

@@ -477,9 +477,9 @@ static void a_prediction_is_one_figure(void **state)
     snprintf(s->estimates.text, sizeof s->estimates.text, "%s", a->line);
     s->estimates.total_bytes = 1 << 20;
     s->estimates.decode_tok_s = 166;
-    a->prediction.decode_tok_s = 57.7;
-    a->prediction.decode_low = 50;
-    a->prediction.decode_high = 60;
+    a->prediction.decode_tok_s.estimate = 57.7;
+    a->prediction.decode_tok_s.lower = 50;
+    a->prediction.decode_tok_s.upper = 60;
     s->checked.of = form_hash(&u.form, s->model_path);
     const struct interval rate = snapshot_decode_rate(s, a->line, &runs);
     CHECK_NEAR(rate.estimate, 57.7, 1e-9);

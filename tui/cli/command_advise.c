@@ -5,12 +5,11 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
-#include "tui/cli/command_advise_accuracy.h"
-#include "tui/cli/command_advise_matrix.h"
-#include "tui/cli/command_advise_ranks.h"
+#include "tui/cli/command_advise.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/other_machine.h"
 
@@ -58,18 +57,20 @@ static const struct column COLUMNS[] = {
     { .metric = &METRICS[METRIC_DECODE_RATE],
       .title = "decode tok/s",
       .digits = 1,
-      ADVICE(prediction.decode_tok_s) },
-    COL("decode_low_tok_s", "from", .digits = 1, ADVICE(prediction.decode_low)),
-    COL("decode_high_tok_s", "to", .digits = 1, ADVICE(prediction.decode_high)),
-    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", ADVICE(prediction.prefill_tok_s) },
-    COL("prefill_low_tok_s", "from", ADVICE(prediction.prefill_low)),
-    COL("prefill_high_tok_s", "to", ADVICE(prediction.prefill_high)),
+      ADVICE(prediction.decode_tok_s.estimate) },
+    COL("decode_low_tok_s", "from", .digits = 1, ADVICE(prediction.decode_tok_s.lower)),
+    COL("decode_high_tok_s", "to", .digits = 1, ADVICE(prediction.decode_tok_s.upper)),
+    { .metric = &METRICS[METRIC_PREFILL_RATE],
+      .title = "prefill tok/s",
+      ADVICE(prediction.prefill_tok_s.estimate) },
+    COL("prefill_low_tok_s", "from", ADVICE(prediction.prefill_tok_s.lower)),
+    COL("prefill_high_tok_s", "to", ADVICE(prediction.prefill_tok_s.upper)),
     KEY("decode_limit_tok_s", ADVICE(prediction.decode_limit_tok_s)),
     KEY("prefill_limit_tok_s", ADVICE(prediction.prefill_limit_tok_s)),
     COL("total_bytes", "memory", .kind = COLUMN_BYTES, ADVICE(prediction.plan.total)),
-    KEY("peak_bytes", .kind = COLUMN_BYTES, ADVICE(prediction.peak_bytes)),
-    { .metric = &METRICS[METRIC_LOAD_TIME], ADVICE(prediction.load_s) },
-    COL("token_j", "J/token", .digits = 2, ADVICE(prediction.token_j)),
+    KEY("peak_bytes", .kind = COLUMN_BYTES, ADVICE(prediction.peak_bytes.estimate)),
+    { .metric = &METRICS[METRIC_LOAD_TIME], ADVICE(prediction.load_s.estimate) },
+    COL("token_j", "J/token", .digits = 2, ADVICE(prediction.token_j.estimate)),
     KEY("runs", ADVICE(prediction.runs)),
     KEY("assumed", ADVICE(prediction.assumed)),
     COL("fits", "fits", ADVICE(prediction.fits)),

@@ -1,6 +1,6 @@
-/* command_advise_accuracy.c - see command_advise_accuracy.h. Each prediction used only what was known
+/* command_advise_accuracy.c - see command_advise.h. Each prediction used only what was known
  * before its measurement, and the speed of the machine at that time. */
-#include "tui/cli/command_advise_accuracy.h"
+#include "tui/cli/command_advise.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* command_advise_matrix.c - see command_advise_matrix.h. */
-#include "tui/cli/command_advise_matrix.h"
+/* command_advise_matrix.c - see command_advise.h. */
+#include "tui/cli/command_advise.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,9 +79,9 @@ static void row_put_advice(json_t *row, const struct advice *x)
     json_put_str(row, "evidence", !x ? NULL : x->decode.runs ? "measured" : "predicted");
     if (p) json_put_int(row, "total_bytes", p->plan.total);
     if (p) json_put_bool(row, "fits", p->fits);
-    row_put_metric(row, METRIC_DECODE_RATE, p ? p->decode_tok_s : NAN);
-    json_put_num(row, "decode_low_tok_s", p ? p->decode_low : NAN);
-    json_put_num(row, "decode_high_tok_s", p ? p->decode_high : NAN);
+    row_put_metric(row, METRIC_DECODE_RATE, p ? p->decode_tok_s.estimate : NAN);
+    json_put_num(row, "decode_low_tok_s", p ? p->decode_tok_s.lower : NAN);
+    json_put_num(row, "decode_high_tok_s", p ? p->decode_tok_s.upper : NAN);
     row_put_metric(row, METRIC_KLD, x ? x->kld : NAN);
 }
 
@@ -139,14 +139,16 @@ int matrix_show(const struct cli_global *g, const struct cli_args *a, const stru
     const struct format *f = format_find(c->shape->dominant_format);
     if (!all) return cli_fail_memory(a);
     lines_collect(all);
+    struct advise_options lines = *o;
+    lines.line = all->line;
+    lines.lines = all->n;
     enum err_code rc = f && !format_is_full_precision(f->name)
                            ? err_set(
                                  &why, ERR_USAGE,
                                  "--matrix needs a model of 16 or 32 bits: this one is %s, and quantizing it "
                                  "again would add to its loss",
                                  quantization_short(c->shape))
-                           : advise_lines(&list, &n, all->line, all->n, c->model, c->machine, c->ceilings, o,
-                                          &why);
+                           : advise(&list, &n, c->model, c->machine, c->ceilings, &lines, &why);
     free(all);
     if (rc) return cli_fail(a, &why);
     const int64_t have = rule_case_memory(c);

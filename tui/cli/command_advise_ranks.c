@@ -1,5 +1,5 @@
-/* command_advise_ranks.c - see command_advise_ranks.h. */
-#include "tui/cli/command_advise_ranks.h"
+/* command_advise_ranks.c - see command_advise.h. */
+#include "tui/cli/command_advise.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,13 +13,19 @@
 #define WAY(member) MEMBER(struct prediction, member)
 static const struct column COLUMNS[] = {
     COL("config", "config"),
-    { .metric = &METRICS[METRIC_PREFILL_RATE], .title = "prefill tok/s", .digits = 1, WAY(prefill_tok_s) },
-    COL("prefill_low_tok_s", "from", .digits = 1, WAY(prefill_low)),
-    COL("prefill_high_tok_s", "to", .digits = 1, WAY(prefill_high)),
+    { .metric = &METRICS[METRIC_PREFILL_RATE],
+      .title = "prefill tok/s",
+      .digits = 1,
+      WAY(prefill_tok_s.estimate) },
+    COL("prefill_low_tok_s", "from", .digits = 1, WAY(prefill_tok_s.lower)),
+    COL("prefill_high_tok_s", "to", .digits = 1, WAY(prefill_tok_s.upper)),
     COL("prefill_exchange_ratio", "exchange %", .scale = 100, .digits = 1, WAY(prefill_exchange_ratio)),
-    { .metric = &METRICS[METRIC_DECODE_RATE], .title = "decode tok/s", .digits = 1, WAY(decode_tok_s) },
-    COL("decode_low_tok_s", "from", .digits = 1, WAY(decode_low)),
-    COL("decode_high_tok_s", "to", .digits = 1, WAY(decode_high)),
+    { .metric = &METRICS[METRIC_DECODE_RATE],
+      .title = "decode tok/s",
+      .digits = 1,
+      WAY(decode_tok_s.estimate) },
+    COL("decode_low_tok_s", "from", .digits = 1, WAY(decode_tok_s.lower)),
+    COL("decode_high_tok_s", "to", .digits = 1, WAY(decode_tok_s.upper)),
     COL("exchange_ratio", "exchange %", .scale = 100, .digits = 1, WAY(exchange_ratio)),
     COL("rank_bytes", "largest process", .kind = COLUMN_BYTES),
     COL("fits", "fits", WAY(fits)),
@@ -51,7 +57,7 @@ static void ways_add(struct ways *w, struct parallel mode)
     const char *hosts = parallel_ranks(&mode) > 1 ? args_text(w->args, "--hosts", NULL) : NULL;
     if (w->n == WAYS) return;
     struct way *way = &w->way[w->n];
-    *way = (struct way){ .p = { .decode_tok_s = NAN } };
+    *way = (struct way){ .p = { .decode_tok_s.estimate = NAN } };
     if (cli_config(&way->config, w->args, NULL, &way->why)) return;
     enum err_code rc = config_set(&way->config, "parallel", parallel_text(&mode, text, sizeof text),
                                   &way->why);
@@ -121,7 +127,9 @@ static void put_way(struct table *t, const struct way *w)
 
 static double rate(const struct way *w, bool prefill)
 {
-    return w->why.code || !w->p.fits ? NAN : prefill ? w->p.prefill_tok_s : w->p.decode_tok_s;
+    return w->why.code || !w->p.fits ? NAN
+           : prefill                 ? w->p.prefill_tok_s.estimate
+                                     : w->p.decode_tok_s.estimate;
 }
 
 /* Name the fastest way, and say whether its interval leaves that of one process. */
@@ -142,10 +150,10 @@ static void conclude(struct table *t, const struct ways *w, bool prefill)
         table_headline(t, "%s: no way is predicted to be faster than one process", what);
         return;
     }
-    const double low = prefill ? best->p.prefill_low : best->p.decode_low,
+    const double low = prefill ? best->p.prefill_tok_s.lower : best->p.decode_tok_s.lower,
                  high = isnan(rate(one, prefill)) ? 0
-                        : prefill                 ? one->p.prefill_high
-                                                  : one->p.decode_high;
+                        : prefill                 ? one->p.prefill_tok_s.upper
+                                                  : one->p.decode_tok_s.upper;
     if (!high)
         table_headline(t, "%s: parallel=%s, and one process does not fit", what,
                        config_text(&best->config, KNOB_PARALLEL));

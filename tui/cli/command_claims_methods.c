@@ -7,6 +7,7 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 #include "engine/import/import.h"
 #include "engine/quant/quant.h"
 #include "telemetry/machine/machine.h"

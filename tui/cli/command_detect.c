@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 #include "engine/parallel/parallel.h"
 #include "kernels/kernels.h"
 #include "telemetry/recording/recording.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/devices.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/recipe/recipe.h"
+#include "advisor/govern/govern.h"
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_govern_serve.h"
 #include "tui/cli/commands.h"

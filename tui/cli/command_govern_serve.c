@@ -10,8 +10,6 @@
 #include "engine/model/model.h"
 #include "tui/cli/command_serve.h"
 
-enum { EFFECT_LOOKS = 4 }; /* looks at the server after a switch whose mean is its effect */
-
 struct governed_server {
     const struct governor_options *o;
     const struct cli_global *g;
@@ -22,13 +20,10 @@ struct governed_server {
     char *key, *name;
     struct server *server;
     struct governor_state rule;
-    struct server_state before;   /* at the last look */
-    double waiting;               /* mean number of requests that wait, since then; */
-    int samples;                  /* of so many samples */
-    int looks[GOVERNOR_LEVELS];   /* with a known value */
-    struct governor_switch *open; /* the switch whose effect is being measured; NULL: none */
-    double after_sum;
-    int after_n;
+    struct server_state before; /* at the last look */
+    double waiting;             /* mean number of requests that wait, since then; */
+    int samples;                /* of so many samples */
+    struct governor_effect effect;
 };
 
 _Static_assert((int)GOVERNOR_LEVELS <= (int)SERVE_LEVELS, "a server has room for all levels");
@@ -123,34 +118,15 @@ static bool told(const struct governed_server *x, const struct governor_switch *
 
 static void effect_add(struct governed_server *x, double value, bool at_once)
 {
-    if (!x->open) return;
-    if (isfinite(value)) {
-        x->after_sum += value;
-        x->after_n++;
-    }
-    if ((x->after_n < EFFECT_LOOKS && !at_once) || !x->after_n) return;
-    x->open->after = x->after_sum / x->after_n;
-    told(x, x->open, x->open->to, x->open->after);
-    x->open = NULL;
+    const struct governor_switch *s = governor_effect_add(&x->effect, value, at_once);
+    if (s) told(x, s, s->to, s->after);
 }
 
 static void level_switch(struct governed_server *x, int from, double value, const char *reason)
 {
-    struct governor_result *r = x->out;
     effect_add(x, NAN, true);
     server_set_level(x->server, x->rule.level);
-    x->open = &r->sw[MIN(r->switches, GOVERNOR_SWITCHES - 1)];
-    r->switches++;
-    *x->open = (struct governor_switch){ .from = from,
-                                         .to = x->rule.level,
-                                         .unix_ms = clock_unix_ms(),
-                                         .request = r->requests,
-                                         .before = value,
-                                         .after = NAN };
-    snprintf(x->open->reason, sizeof x->open->reason, "%s", reason);
-    x->after_sum = 0;
-    x->after_n = 0;
-    told(x, x->open, x->rule.level, NAN);
+    told(x, governor_switch_add(x->out, &x->effect, from, x->rule.level, value, reason), x->rule.level, NAN);
 }
 
 /* Look at the server and follow the rule. */
@@ -161,15 +137,9 @@ static bool governed_look(struct governed_server *x)
     server_read(x->server, &now);
     const double value = signal_of(x, &now);
     const int level = x->rule.level;
-    struct governor_figures *f = &x->out->level[level];
     x->out->requests = now.outcome[SERVE_COMPLETED];
-    if (isfinite(value)) {
-        const bool less = GOVERNOR_SIGNALS[x->o->rule.signal].better < 0;
-        const int n = ++x->looks[level];
-        f->signal = n > 1 ? f->signal + (value - f->signal) / n : value;
-        f->beyond += less ? value > x->o->rule.limit : value < x->o->rule.limit;
-        effect_add(x, value, false);
-    }
+    governor_figures_add(&x->out->level[level], &x->o->rule, value);
+    effect_add(x, value, false);
     const bool on = told(x, NULL, level, value);
     if (governor_step(&x->rule, &x->o->rule, value, reason) != level) level_switch(x, level, value, reason);
     x->before = now;

@@ -3,7 +3,7 @@
 #ifndef QDYNO_CLI_COMMAND_GOVERN_SERVE_H
 #define QDYNO_CLI_COMMAND_GOVERN_SERVE_H
 
-#include "advisor/recipe/recipe.h"
+#include "advisor/govern/govern.h"
 #include "tui/cli/commands.h"
 
 /* Serves until Ctrl-C, SIGTERM, or the limits of o (requests, for_s). The rule looks at the server every

@@ -156,15 +156,16 @@ static enum err_code predict_times(const struct counted *x, bool consecutive, do
     bool known = false;
     int rows[SHOWN];
     const struct predict_for what = { .experts_consecutive = &x->known.consecutive,
-                                      .experts_apart = &x->known.apart };
+                                      .experts_apart = &x->known.apart,
+                                      .rows = rows,
+                                      .steps = SHOWN,
+                                      .consecutive = consecutive };
     for (int b = 0; b < SHOWN; b++) {
         seconds[b] = NAN;
         rows[b] = 1 << b;
     }
     enum err_code rc = cli_machine(x->g, PROBE_CACHED, &machine, &ceilings, &known, why);
-    if (!rc && known)
-        rc = predict_steps(seconds, rows, SHOWN, consecutive, x->gguf, &x->config, &machine, &ceilings, &what,
-                           why);
+    if (!rc && known) rc = predict_steps(seconds, x->gguf, &x->config, &machine, &ceilings, &what, why);
     return rc;
 }
 

@@ -192,14 +192,13 @@ static enum err_code write_recipe(struct searching *x, struct err *why)
 static enum err_code write_gguf(struct searching *x, struct err *why)
 {
     const char *path = args_text(x->a, "--gguf", NULL);
-    struct config c;
+    struct config c = x->found.mixed.config;
     struct gguf *g = NULL;
     if (!path) return ERR_OK;
     const struct quantize_options o = {
         .config = &c, .progress = recipe_on_write, .ctx = x, .log = &x->g->log, .resume = true
     };
-    enum err_code rc = config_parse(&c, x->found.mixed.line, why);
-    if (!rc) rc = config_set(&c, "force", config_text(&x->config, KNOB_FORCE), why);
+    enum err_code rc = config_set(&c, "force", config_text(&x->config, KNOB_FORCE), why);
     if (!rc) rc = model_file_open(&g, x->model, why);
     if (!rc) rc = quantize_file(path, g, &o, why);
     gguf_close(g);

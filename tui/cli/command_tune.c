@@ -53,80 +53,6 @@ const struct cli_flag FLAGS_TUNE[] = {
 };
 /* clang-format on */
 
-static const struct column COLUMNS[] = {
-    { .name = "model", .title = "model" },
-    { .name = "machine", .title = "machine" },
-    { .name = "run", .title = "run", .kind = COLUMN_INT },
-    { .name = "goal", .title = "goal" },
-    { .name = "current", .title = "current config" },
-    { .name = "candidate", .title = "candidate" },
-    { .name = "runner_up", .title = "runner-up" },
-    { .name = "configurations", .title = "configurations", .kind = COLUMN_INT },
-    { .name = "fitting", .title = "  possible winners", .kind = COLUMN_INT },
-    { .name = "raced", .title = "  speed measured", .kind = COLUMN_INT },
-    { .name = "judged", .title = "  quality measurements", .kind = COLUMN_INT },
-    { .name = "left_out", .title = "  not searched" },
-    { .name = "confirm_run", .title = "A/B run", .kind = COLUMN_INT },
-    { .name = "metric", .title = "metric" },
-    { .name = "predicted_tok_s", .title = "candidate predicted (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "current_rate", .title = "current measured", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "candidate_rate", .title = "candidate measured", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "effect_ratio", .title = "candidate / current", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "effect_lower_ratio", .title = "  interval from", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "effect_upper_ratio", .title = "  interval to", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "effect_level", .title = "  its level (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
-    { .name = "verdict", .title = "verdict" },
-    { .name = "blocks", .title = "blocks", .kind = COLUMN_INT },
-    { .name = "noise_floor_ratio", .kind = COLUMN_NUM },
-    { .name = "current_bytes", .title = "current memory", .kind = COLUMN_BYTES },
-    { .name = "candidate_bytes", .title = "candidate memory", .kind = COLUMN_BYTES },
-    { .name = "current_kld", .kind = COLUMN_NUM },
-    { .name = "candidate_kld", .title = "candidate's KL divergence", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "candidate_kld_se", .title = "  +-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "candidate_ppl_ratio",
-      .title = "candidate's perplexity ratio",
-      .kind = COLUMN_NUM,
-      .digits = 4 },
-    { .name = "candidate_accuracy_change", .kind = COLUMN_NUM },
-    { .name = "candidate_accuracy_lower", .kind = COLUMN_NUM },
-    { .name = "candidate_accuracy_upper", .kind = COLUMN_NUM },
-    { .name = "accuracy_limit", .kind = COLUMN_NUM },
-    { .name = "asked", .kind = COLUMN_INT },
-    { .name = "gain", .kind = COLUMN_NUM },
-    { .name = "gain_lower", .kind = COLUMN_NUM },
-    { .name = "gain_upper", .kind = COLUMN_NUM },
-    { .name = "winner", .title = "winner" },
-    { .name = "because", .title = "reason" },
-    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
-    { .name = "search_s", .kind = COLUMN_NUM },
-    { .name = "spent_s", .kind = COLUMN_NUM },
-    { .name = "enough_s", .kind = COLUMN_NUM },
-    { .name = "written", .title = "written to" },
-    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
-    { .name = "doubles" },
-    { .name = "alike" },
-    /* Always null; kept for scripts of earlier versions, which compared perplexities. */
-    { .name = "reason" },
-    { .name = "current_perplexity", .kind = COLUMN_NUM },
-    { .name = "candidate_perplexity", .kind = COLUMN_NUM },
-    { .name = "text" },
-    { .name = "text_label", .title = "text of KL divergences" },
-    { .name = "text_sha256" },
-    { .name = "loaded", .kind = COLUMN_BOOL },
-    { .name = "others_busy_ratio", .kind = COLUMN_NUM },
-    { .name = "undisturbed_blocks", .kind = COLUMN_INT },
-    { .name = "not_applied" },
-    { .name = "confirm_command" },
-};
-
-DOCUMENT(TUNE, "qdyno.tune/1", COLUMNS, .record = true,
-         .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
-                    "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
-                    "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
-                    "tried[].score tried[].error not_compared[].config not_compared[].tok_s "
-                    "not_compared[].why labels.*");
-
 struct tuner {
     const struct cli_global *g;
     const struct cli_args *a;
@@ -140,9 +66,82 @@ struct tuner {
     struct applied kept;
     struct tune_kept decision;
     char workload[WORKLOAD_LINE];
-    bool written;
+    bool written, foreign; /* foreign: it searches settings of another engine */
     struct tune_lines lines;
 };
+
+#define OF(key, heading, member, KIND, ...)                                                                  \
+    COL(key, heading, MEMBER_AS(struct tuner, member, KIND), __VA_ARGS__)
+static const struct column COLUMNS[] = {
+    OF("model", "model", model, WORDS),
+    { .name = "machine", .title = "machine" },
+    OF("run", "run", result.run_id, ID),
+    { .name = "goal", .title = "goal" },
+    OF("current", "current config", result.current.line, TEXT),
+    OF("candidate", "candidate", result.winner.line, TEXT),
+    OF("runner_up", "runner-up", result.runner_up.line, TEXT),
+    OF("configurations", "configurations", result.space, COUNT),
+    OF("fitting", "  possible winners", result.fitting, COUNT),
+    OF("raced", "  speed measured", result.raced, COUNT),
+    OF("judged", "  quality measurements", result.judged, COUNT),
+    OF("left_out", "  not searched", result.left_out, TEXT),
+    OF("confirm_run", "A/B run", result.confirm_run, ID),
+    { .name = "metric", .title = "metric" },
+    OF("predicted_tok_s", "candidate predicted (tokens/s)", result.winner.predicted, NUM, .digits = 1),
+    OF("current_rate", "current measured", result.current.rate, NUM, .digits = 2),
+    OF("candidate_rate", "candidate measured", result.winner.rate, NUM, .digits = 2),
+    OF("effect_ratio", "candidate / current", result.effect.estimate, LOG_RATIO, .digits = 4),
+    OF("effect_lower_ratio", "  interval from", result.effect.lower, LOG_RATIO, .digits = 4),
+    OF("effect_upper_ratio", "  interval to", result.effect.upper, LOG_RATIO, .digits = 4),
+    { .name = "effect_level", .title = "  its level (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
+    { .name = "verdict", .title = "verdict" },
+    OF("blocks", "blocks", result.blocks, INT),
+    OF("noise_floor_ratio", NULL, result.noise_floor, NUM),
+    OF("current_bytes", "current memory", result.current.memory_bytes, BYTES),
+    OF("candidate_bytes", "candidate memory", result.winner.memory_bytes, BYTES),
+    OF("current_kld", NULL, result.current.kld, NUM),
+    OF("candidate_kld", "candidate's KL divergence", result.winner.kld, NUM, .digits = 6),
+    OF("candidate_kld_se", "  +-", result.winner.kld_se, NUM, .digits = 6),
+    OF("candidate_ppl_ratio", "candidate's perplexity ratio", result.winner.ppl_ratio, NUM, .digits = 4),
+    { .name = "candidate_accuracy_change", .kind = COLUMN_NUM },
+    { .name = "candidate_accuracy_lower", .kind = COLUMN_NUM },
+    { .name = "candidate_accuracy_upper", .kind = COLUMN_NUM },
+    { .name = "accuracy_limit", .kind = COLUMN_NUM },
+    { .name = "asked", .kind = COLUMN_INT },
+    OF("gain", NULL, result.gain.estimate, NUM),
+    OF("gain_lower", NULL, result.gain.lower, NUM),
+    OF("gain_upper", NULL, result.gain.upper, NUM),
+    { .name = "winner", .title = "winner" },
+    OF("because", "reason", result.because, STRING),
+    OF("seconds", "seconds", result.seconds, NUM, .digits = 1),
+    OF("search_s", NULL, result.search_s, NUM),
+    OF("spent_s", NULL, result.seconds, NUM),
+    { .name = "enough_s", .kind = COLUMN_NUM },
+    { .name = "written", .title = "written to" },
+    OF("random_weights", "random weights", result.random_weights, BOOL),
+    OF("answers_unverified", NULL, result.answers_unverified, BOOL),
+    OF("doubles", NULL, result.doubles, TEXT),
+    OF("alike", NULL, result.alike, TEXT),
+    /* Always null; kept for scripts of earlier versions, which compared perplexities. */
+    { .name = "reason" },
+    { .name = "current_perplexity", .kind = COLUMN_NUM },
+    { .name = "candidate_perplexity", .kind = COLUMN_NUM },
+    OF("text", NULL, result.text, TEXT),
+    { .name = "text_label", .title = "text of KL divergences" },
+    OF("text_sha256", NULL, result.text_sha256, TEXT),
+    { .name = "loaded", .kind = COLUMN_BOOL },
+    { .name = "others_busy_ratio", .kind = COLUMN_NUM },
+    { .name = "undisturbed_blocks", .kind = COLUMN_INT },
+    OF("not_applied", NULL, decision.reason, TEXT),
+    { .name = "confirm_command" },
+};
+
+DOCUMENT(TUNE, "qdyno.tune/1", COLUMNS, .record = true,
+         .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
+                    "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
+                    "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
+                    "tried[].score tried[].error not_compared[].config not_compared[].tok_s "
+                    "not_compared[].why labels.*");
 
 static bool tune_on_progress(void *ctx, const struct tune_progress *at)
 {
@@ -187,11 +186,11 @@ static enum err_code tuner_init(struct tuner *t, struct err *why)
     if (rc) return rc;
     t->lines.model = t->model;
     tune_lines_enter(&t->lines, TUNE_PHASE_MACHINE, "measuring the limits of this machine, once");
-    const bool predicts = !tune_is_foreign(&t->current, args_text(t->a, "--space", t->stored.space));
+    t->foreign = tune_is_foreign(&t->current, args_text(t->a, "--space", t->stored.space));
     return cli_machine(t->g,
                        args_has(t->a, "--probe") ? PROBE_FRESH
-                       : predicts                ? PROBE_IF_MISSING
-                                                 : PROBE_CACHED,
+                       : t->foreign              ? PROBE_CACHED
+                                                 : PROBE_IF_MISSING,
                        &t->machine, &t->ceilings, NULL, why);
 }
 
@@ -280,86 +279,51 @@ static enum err_code tuner_save(struct tuner *t, struct err *why)
     return rc;
 }
 
-static json_t *candidate_json(const struct tune_candidate *c)
-{
-    json_t *o = json_object();
-    json_put_str(o, "config", c->line);
-    json_put_num(o, "predicted_tok_s", c->predicted);
-    json_put_num(o, "tok_s", c->rate);
-    json_put_num(o, "usual_tok_s", c->normalized_rate);
-    json_put_num(o, "usual_sd", c->normalized_sd);
-    json_put_int(o, "looks", c->timings);
-    json_put_int(o, "bytes", c->memory_bytes);
-    json_put_num(o, "kld", c->kld);
-    json_put_num(o, "ppl_ratio", c->ppl_ratio);
-    json_put_num(o, "accuracy_change", c->accuracy_change);
-    json_put_num(o, "accuracy_lower", c->accuracy_lower);
-    json_put_num(o, "accuracy_upper", c->accuracy_upper);
-    json_put_num(o, "score", c->score);
-    json_put_str(o, "error", *c->error ? c->error : NULL);
-    return o;
-}
+#define CANDIDATE(member, name, KIND) JSON_FIELD(struct tune_candidate, member, name, KIND)
+static const struct json_field CANDIDATE_FIELDS[] = {
+    CANDIDATE(line, "config", TEXT),
+    CANDIDATE(predicted, "predicted_tok_s", NUM),
+    CANDIDATE(rate, "tok_s", NUM),
+    CANDIDATE(normalized_rate, "usual_tok_s", NUM),
+    CANDIDATE(normalized_sd, "usual_sd", NUM),
+    CANDIDATE(timings, "looks", INT),
+    CANDIDATE(memory_bytes, "bytes", COUNT),
+    CANDIDATE(kld, "kld", NUM),
+    CANDIDATE(ppl_ratio, "ppl_ratio", NUM),
+    CANDIDATE(accuracy_change, "accuracy_change", NUM),
+    CANDIDATE(accuracy_lower, "accuracy_lower", NUM),
+    CANDIDATE(accuracy_upper, "accuracy_upper", NUM),
+    CANDIDATE(score, "score", NUM),
+    CANDIDATE(error, "error", TEXT),
+};
 
-/* Nothing where no other config was possible. */
-static void put_candidate(json_t *row, const struct tune_result *r)
+/* What depends on more than one member: figures of a limit that was not set, and of an A/B that did not run,
+ * are left out. */
+static void put_result(json_t *row, const struct tuner *t)
 {
-    const struct tune_candidate *c = &r->winner;
-    if (!*c->line) return;
-    json_put_str(row, "candidate", c->line);
-    json_put_num(row, "predicted_tok_s", c->predicted);
-    json_put_num(row, "candidate_rate", c->rate);
-    if (c->memory_bytes > 0) json_put_int(row, "candidate_bytes", c->memory_bytes);
-    json_put_num(row, "candidate_kld", c->kld);
-    json_put_num(row, "candidate_kld_se", c->kld_se);
-    json_put_num(row, "candidate_ppl_ratio", c->ppl_ratio);
-    if (r->accuracy_limit > 0) {
-        json_put_num(row, "candidate_accuracy_change", c->accuracy_change);
-        json_put_num(row, "candidate_accuracy_lower", c->accuracy_lower);
-        json_put_num(row, "candidate_accuracy_upper", c->accuracy_upper);
-    }
-    json_put_str(row, "runner_up", *r->runner_up.line ? r->runner_up.line : NULL);
-}
-
-static void put_result(json_t *row, const struct tune_result *r)
-{
-    json_put_int(row, "run", r->run_id);
-    json_put_str(row, "current", r->current.line);
-    json_put_int(row, "configurations", r->space);
-    json_put_int(row, "fitting", r->fitting);
-    json_put_int(row, "raced", r->raced);
-    json_put_int(row, "judged", r->judged);
-    json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
-    if (r->confirm_run) json_put_int(row, "confirm_run", r->confirm_run);
+    const struct tune_result *r = &t->result;
+    char label[TEXT_LABEL], machine[128];
+    json_put_str(row, "machine", machine_short(&t->machine, machine, sizeof machine));
+    json_put_str(row, "goal", goal_name(t->goal));
     json_put_str(row, "metric", r->metric->name);
-    json_put_num(row, "current_rate", r->current.rate);
-    if (r->current.memory_bytes > 0) json_put_int(row, "current_bytes", r->current.memory_bytes);
-    json_put_num(row, "current_kld", r->current.kld);
-    if (r->accuracy_limit > 0) json_put_num(row, "accuracy_limit", -r->accuracy_limit);
-    if (r->asked) json_put_int(row, "asked", r->asked);
-    char label[TEXT_LABEL];
-    json_put_str(row, "text", *r->text ? r->text : NULL);
-    json_put_str(row, "text_label", *r->text ? quality_text_label(label, r->text, r->text_sha256) : NULL);
-    json_put_str(row, "text_sha256", *r->text_sha256 ? r->text_sha256 : NULL);
-    put_candidate(row, r);
-    json_put_num(row, "effect_ratio", exp(r->effect.estimate));
-    json_put_num(row, "effect_lower_ratio", exp(r->effect.lower));
-    json_put_num(row, "effect_upper_ratio", exp(r->effect.upper));
     json_put_num(row, "effect_level", isfinite(r->effect.lower) ? 1 - r->alpha : (double)NAN);
     json_put_str(row, "verdict", *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL);
-    json_put_int(row, "blocks", r->blocks);
-    json_put_num(row, "noise_floor_ratio", r->noise_floor);
-    if (r->blocks) json_put_bool(row, "loaded", r->load.loaded);
-    if (r->blocks) json_put_num(row, "others_busy_ratio", r->load.others_busy);
-    if (r->blocks) json_put_int(row, "undisturbed_blocks", r->load.undisturbed);
-    json_put_num(row, "gain", r->gain.estimate);
-    json_put_num(row, "gain_lower", r->gain.lower);
-    json_put_num(row, "gain_upper", r->gain.upper);
     json_put_str(row, "winner", r->wins ? r->winner.line : r->current.line);
-    json_put_str(row, "because", r->because);
-    json_put_num(row, "seconds", r->seconds);
-    json_put_num(row, "spent_s", r->seconds);
     json_put_num(row, "enough_s", r->unfinished ? r->enough_s : (double)NAN);
-    json_put_num(row, "search_s", r->search_s);
+    json_put_str(row, "text_label", *r->text ? quality_text_label(label, r->text, r->text_sha256) : NULL);
+    json_put_str(row, "written", t->written ? t->kept.path : NULL);
+    json_put_str(row, "confirm_command", t->decision.confirm.len ? str_text(&t->decision.confirm) : NULL);
+    if (r->asked) json_put_int(row, "asked", r->asked);
+    if (r->accuracy_limit > 0) {
+        json_put_num(row, "accuracy_limit", -r->accuracy_limit);
+        json_put_num(row, "candidate_accuracy_change", r->winner.accuracy_change);
+        json_put_num(row, "candidate_accuracy_lower", r->winner.accuracy_lower);
+        json_put_num(row, "candidate_accuracy_upper", r->winner.accuracy_upper);
+    }
+    if (!r->blocks) return;
+    json_put_bool(row, "loaded", r->load.loaded);
+    json_put_num(row, "others_busy_ratio", r->load.others_busy);
+    json_put_int(row, "undisturbed_blocks", r->load.undisturbed);
 }
 
 /* Lists the first candidates whose speed was measured. */
@@ -374,7 +338,9 @@ static void note_tried(struct table *t, const struct tune_result *r)
     for (int i = 0; i < r->n_seen; i++) {
         const struct tune_candidate *c = &r->seen[i];
         char bytes[16], kld[32] = "not measured", usually[48] = "", answers[96] = "";
-        json_array_append_new(tried, candidate_json(c));
+        json_t *row = json_object();
+        json_put_fields(row, CANDIDATE_FIELDS, COUNT_OF(CANDIDATE_FIELDS), c);
+        json_array_append_new(tried, row);
         if (i >= SHOWN) continue;
         if (!c->timings) {
             table_note(t, "  %-*s failed: %s", names, c->line, c->error);
@@ -414,18 +380,17 @@ static void close_tune(struct table *out, const struct tuner *t)
     const long long run = (long long)r->run_id, raced = (long long)r->raced;
     const long long space = MAX((long long)r->space, raced);
     char noise[64] = "";
+    struct str compared = { 0 };
     snprintf(noise, sizeof noise, isfinite(r->noise_floor) ? ", noise +-%.2g %%" : ", noise unknown",
              stats_percent(r->noise_floor));
     if (r->blocks)
-        table_closing(
-            out,
-            "evidence: %lld configuration%s timed, the current one included, of %lld; the best compared with the current one in %d block%s%s",
-            raced, str_plural(raced), space, r->blocks, str_plural(r->blocks), noise);
+        str_printf(&compared, "the best compared with the current one in %d block%s%s", r->blocks,
+                   str_plural(r->blocks), noise);
     else
-        table_closing(
-            out,
-            "evidence: %lld configuration%s timed, the current one included, of %lld; none was compared with the current one in blocks",
-            raced, str_plural(raced), space);
+        str_append(&compared, "none was compared with the current one in blocks");
+    table_closing(out, "evidence: %lld configuration%s timed, the current one included, of %lld; %s", raced,
+                  str_plural(raced), space, str_text(&compared));
+    str_free(&compared);
     tune_close_conditions(out, r, t->g->db_path);
     if (t->written) {
         struct str model = { 0 };
@@ -436,14 +401,12 @@ static void close_tune(struct table *out, const struct tuner *t)
         str_free(&model);
     }
     if (*t->decision.reason) table_closing(out, "not saved: %s", t->decision.reason);
-    const bool foreign = tune_is_foreign(
-        &t->current, args_text(t->a, "--space", NULL)); /* such a search cannot be continued */
     if (r->unfinished)
         table_next(
             out,
             "next: qdyno tune --resume %lld --budget %.0fs   (continues the search; the budget is in all)",
             run, r->enough_s);
-    else if (r->stopped && !foreign)
+    else if (r->stopped && !t->foreign) /* one of another engine cannot be continued */
         table_next(out, "next: qdyno tune --resume %lld   (continues the search)", run);
     else if (t->decision.confirm.len)
         table_next(out, "next: %s   (compares them again when the machine is quiet)",
@@ -477,7 +440,7 @@ static void note_sibling(struct table *out, const struct tuner *t)
 static int tuner_print(struct tuner *t)
 {
     struct table out;
-    char machine[128], sentence[TUNE_SENTENCE], context[QUALITY_CONTEXT_TEXT];
+    char sentence[TUNE_SENTENCE], context[QUALITY_CONTEXT_TEXT];
     const struct tune_result *r = &t->result;
     const struct tune_end end = { r, tune_sentence(sentence, sizeof sentence, r),
                                   t->written ? t->kept.path : NULL, t->decision.reason,
@@ -489,18 +452,8 @@ static int tuner_print(struct tuner *t)
     table_result(&out, "%s", sentence);
     close_tune(&out, t);
     json_t *row = table_row(&out);
-    json_put_str(row, "model", t->model);
-    json_put_str(row, "machine", machine_short(&t->machine, machine, sizeof machine));
-    json_put_str(row, "goal", goal_name(t->goal));
-    put_result(row, r);
-    json_put_str(row, "doubles", *r->doubles ? r->doubles : NULL);
-    json_put_str(row, "alike", *r->alike ? r->alike : NULL);
-    json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
-    json_put_str(row, "written", t->written ? t->kept.path : NULL);
-    json_put_str(row, "not_applied", *t->decision.reason ? t->decision.reason : NULL);
-    json_put_str(row, "confirm_command", t->decision.confirm.len ? str_text(&t->decision.confirm) : NULL);
-    json_put_bool(row, "random_weights", r->random_weights);
-    json_put_bool(row, "answers_unverified", r->answers_unverified);
+    document_put(&DOCUMENT_TUNE, row, struct tuner, t);
+    put_result(row, t);
     note_tried(&out, r);
     tune_note_passed(&out, r);
     if (r->judged)
@@ -516,7 +469,7 @@ static int tuner_print(struct tuner *t)
                    r->alike, r->current.line);
     if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
-    if (tune_is_foreign(&t->current, args_text(t->a, "--space", NULL)) && !r->winner.same_answers)
+    if (t->foreign && !r->winner.same_answers)
         table_note(&out, "the answers were not compared: `qdyno audit` checks those of another engine");
     if (r->wins && config_is_foreign(&r->keep))
         table_note(
@@ -529,8 +482,7 @@ static int tuner_print(struct tuner *t)
             "only with -C applied");
     int status = tuner_status(t);
     struct summary summary = { .verdict = *verdict_name(r->verdict) ? verdict_name(r->verdict) : NULL,
-                               .effect = { exp(r->effect.estimate), exp(r->effect.lower),
-                                           exp(r->effect.upper) },
+                               .effect = stats_exp(r->effect),
                                .exit_status = status,
                                .run = r->run_id };
     snprintf(summary.text, sizeof summary.text, "%s", sentence);

@@ -29,9 +29,10 @@ static json_t *confirm_json(const struct tune_progress *at)
     json_t *o = json_object();
     json_put_str(o, "config", at->challenger);
     json_put(o, "run", at->confirm_run ? json_integer(at->confirm_run) : json_null());
-    json_put_num(o, "effect", exp(at->effect.estimate));
-    json_put_num(o, "lower", exp(at->effect.lower));
-    json_put_num(o, "upper", exp(at->effect.upper));
+    const struct interval ratio = stats_exp(at->effect);
+    json_put_num(o, "effect", ratio.estimate);
+    json_put_num(o, "lower", ratio.lower);
+    json_put_num(o, "upper", ratio.upper);
     json_put_str(o, "verdict", *verdict ? verdict : NULL);
     json_put_int(o, "blocks", at->blocks);
     json_put(o, "blocks_needed", at->blocks_needed < 0 ? json_null() : json_integer(at->blocks_needed));

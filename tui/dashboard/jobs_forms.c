@@ -272,11 +272,13 @@ static void estimate_line(struct line_estimates *out, const struct estimate_for 
     if (!db_open(&d, db_path, &why) && correction_load(&correction, d, s->machine.id, &s->ceilings, &why))
         correction = NULL; /* the log of the advice says why */
     db_close(d);
-    const struct advise_options options = { .goal = GOAL_BALANCED, .correction = correction };
-    if (!advise_lines(&list, &n, lines, 1, s->model_path, &s->machine, &s->ceilings, &options, &why) && n) {
-        out->decode_tok_s = list[0].prediction.decode_tok_s;
-        out->low = list[0].prediction.decode_low;
-        out->high = list[0].prediction.decode_high;
+    const struct advise_options options = {
+        .goal = GOAL_BALANCED, .correction = correction, .line = lines, .lines = 1
+    };
+    if (!advise(&list, &n, s->model_path, &s->machine, &s->ceilings, &options, &why) && n) {
+        out->decode_tok_s = list[0].prediction.decode_tok_s.estimate;
+        out->low = list[0].prediction.decode_tok_s.lower;
+        out->high = list[0].prediction.decode_tok_s.upper;
     }
     free(list);
     correction_free(correction);

@@ -63,8 +63,8 @@ static void print_advice(const struct snapshot *s, struct str *out)
             continue;
         }
         print_line(out, s->unix_ms, "advice %d: %s: decode %s tok/s (%s to %s, %s), %s; %s", i + 1, a->line,
-                   figure_number(p->decode_tok_s).text, figure_number(p->decode_low).text,
-                   figure_number(p->decode_high).text, a->decode.runs ? "measured" : "predicted",
+                   figure_number(p->decode_tok_s.estimate).text, figure_number(p->decode_tok_s.lower).text,
+                   figure_number(p->decode_tok_s.upper).text, a->decode.runs ? "measured" : "predicted",
                    figure_bytes(p->plan.total).text, a->reason);
     }
 }

@@ -80,15 +80,17 @@ static bool predicted(const struct snapshot *s, enum knob_id id, char *buf, size
     config_default(&plain);
     for (int i = 0; i < s->advice_count && !base; i++)
         if (!*s->advice[i].line || !strcmp(s->advice[i].line, "default")) base = &s->advice[i];
-    if (!base || !(base->prediction.decode_tok_s > 0)) return false;
+    if (!base || !(base->prediction.decode_tok_s.estimate > 0)) return false;
     for (int i = 0; i < s->advice_count; i++) {
         const struct advice *a = &s->advice[i];
-        if (!(a->prediction.decode_tok_s > 0) || !differ_only_in(&plain, &a->config, id)) continue;
-        if (!best || a->prediction.decode_tok_s > best->prediction.decode_tok_s) best = a;
+        if (!(a->prediction.decode_tok_s.estimate > 0) || !differ_only_in(&plain, &a->config, id)) continue;
+        if (!best || a->prediction.decode_tok_s.estimate > best->prediction.decode_tok_s.estimate) best = a;
     }
     if (!best) return false;
-    snprintf(buf, size, "%s: %s predicted", config_text(&best->config, id),
-             figure_change(log(best->prediction.decode_tok_s / base->prediction.decode_tok_s)).text);
+    snprintf(
+        buf, size, "%s: %s predicted", config_text(&best->config, id),
+        figure_change(log(best->prediction.decode_tok_s.estimate / base->prediction.decode_tok_s.estimate))
+            .text);
     return true;
 }
 

@@ -17,8 +17,7 @@ double snapshot_limit_share(double rate, double limit)
 struct interval advice_decode_rate(const struct advice *a, int *runs)
 {
     if (runs) *runs = a->decode.runs;
-    return (struct interval){ a->prediction.decode_tok_s, a->prediction.decode_low,
-                              a->prediction.decode_high };
+    return a->prediction.decode_tok_s;
 }
 
 struct interval snapshot_decode_rate(const struct snapshot *s, const char *line, int *runs)

@@ -262,22 +262,10 @@ void section_method(struct report *r, const struct report_source *s)
 
 /* ---------------------------------------------------------------- again */
 
-/* Appends a word, quoted for a shell if necessary. */
 static void put_word(struct str *out, const char *word)
 {
-    static const char SAFE[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-    if (*word && strspn(word, SAFE) == strlen(word)) {
-        str_printf(out, " %s", word);
-        return;
-    }
-    str_append(out, " '");
-    for (; *word; word++) {
-        if (*word == '\'')
-            str_append(out, "'\\''");
-        else
-            str_append_n(out, word, 1);
-    }
-    str_append(out, "'");
+    str_append(out, " ");
+    word_append(out, word);
 }
 
 /* Appends the flags of all settings that are not at their defaults. */

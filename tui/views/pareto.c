@@ -93,11 +93,11 @@ static int candidates_of(struct candidate candidate[SNAPSHOT_ADVICE], const stru
     int n = 0;
     for (int i = 0; i < s->advice_count; i++) {
         const struct prediction *p = &s->advice[i].prediction;
-        if (snapshot_is_folded(s, i) || !isfinite(p->decode_tok_s) || p->plan.total <= 0) continue;
+        if (snapshot_is_folded(s, i) || !isfinite(p->decode_tok_s.estimate) || p->plan.total <= 0) continue;
         candidate[n++] = (struct candidate){ .x = (double)p->plan.total,
-                                             .y = p->decode_tok_s,
-                                             .y_lo = p->decode_low,
-                                             .y_hi = p->decode_high,
+                                             .y = p->decode_tok_s.estimate,
+                                             .y_lo = p->decode_tok_s.lower,
+                                             .y_hi = p->decode_tok_s.upper,
                                              .loss = s->advice[i].kld,
                                              .memory = (double)p->plan.total,
                                              .number = i + 1 };

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine.h"

@@ -1,9 +1,9 @@
-/* advisor/predict/quality_text.c - the text that a model's quality is measured on.
+/* advisor/quality/text.c - the text that a model's quality is measured on.
  *
  * Losses on different texts do not compare, so each model has one text: the bundled held-out stories, until
  * the user chooses another one. A text is identified by its SHA-256. Runs of older versions stored only its
  * name, which then counts in its place. */
-#include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,9 +16,8 @@
 
 static void text_set_path(struct quality_text *t, const char *path)
 {
-    const char *slash = strrchr(path, '/');
     snprintf(t->path, sizeof t->path, "%s", path);
-    snprintf(t->name, sizeof t->name, "%.127s", slash ? slash + 1 : path);
+    snprintf(t->name, sizeof t->name, "%.127s", path_file_name(path));
 }
 
 static void text_set_bundled(struct quality_text *t)
@@ -63,30 +62,30 @@ static void text_find(struct quality_text *out, const struct model_text *rows, i
     text_set_bundled(out);
 }
 
-enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path, struct err *why)
+/* known: the model's SHA-256; NULL: it is read, where any model has a text of its own. */
+static enum err_code text_of(struct quality_text *out, struct db *d, const char *known,
+                             const char *model_path, struct err *why)
 {
     struct model_text *rows = NULL;
     char sha256[HASH_HEX] = "";
     int n = 0;
     *out = (struct quality_text){ 0 };
     enum err_code rc = db_model_text_list(d, &rows, &n, why);
-    if (!rc && n)
-        rc = model_file_identity(sha256, model_path, why); /* a large file takes long: only if it matters */
-    if (!rc) text_find(out, rows, n, sha256, model_path);
+    if (!rc && n && !known) rc = model_file_identity(sha256, model_path, why);
+    if (!rc) text_find(out, rows, n, known ? known : sha256, model_path);
     free(rows);
     return rc;
+}
+
+enum err_code quality_text_of(struct quality_text *out, struct db *d, const char *model_path, struct err *why)
+{
+    return text_of(out, d, NULL, model_path, why);
 }
 
 enum err_code quality_text_of_hash(struct quality_text *out, struct db *d, const char *model_sha256,
                                    const char *model_path, struct err *why)
 {
-    struct model_text *rows = NULL;
-    int n = 0;
-    *out = (struct quality_text){ 0 };
-    const enum err_code rc = db_model_text_list(d, &rows, &n, why);
-    if (!rc) text_find(out, rows, n, model_sha256, model_path);
-    free(rows);
-    return rc;
+    return text_of(out, d, model_sha256, model_path, why);
 }
 
 enum err_code quality_text_path(char *out, size_t size, struct db *d, const char *model_path, struct err *why)
@@ -141,8 +140,7 @@ void measured_text_of(struct measured_text *out, const struct model_cell *c, con
 {
     const char *name = json_get_str(worker, "file", "");
     if (!*name && !strcmp(c->kind, "tune")) name = *c->run_text ? c->run_text : EVAL_TEXT;
-    const char *slash = strrchr(name, '/');
-    snprintf(out->name, sizeof out->name, "%.127s", slash ? slash + 1 : name);
+    snprintf(out->name, sizeof out->name, "%.127s", path_file_name(name));
     snprintf(out->sha256, sizeof out->sha256, "%s", json_get_str(worker, "text_sha256", ""));
 }
 
@@ -167,9 +165,8 @@ const char *quality_text_label(char buf[TEXT_LABEL], const char *name, const cha
             snprintf(buf, TEXT_LABEL, "%s", BUNDLED[i].label);
             return buf;
         }
-    const char *slash = strrchr(name, '/');
     if (*name)
-        snprintf(buf, TEXT_LABEL, "%.127s", slash ? slash + 1 : name);
+        snprintf(buf, TEXT_LABEL, "%.127s", path_file_name(name));
     else if (*sha256)
         snprintf(buf, TEXT_LABEL, "the text with SHA-256 %.12s", sha256);
     else

@@ -1,7 +1,7 @@
-/* advisor/advise/health.c - see advise.h. Each check looks at one part of the installation and reports what
+/* advisor/doctor/health.c - see doctor.h. Each check looks at one part of the installation and reports what
  * it found and what to do. A check never changes anything; those of the worker and of the sensors take up to
  * a second. */
-#include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -111,14 +111,6 @@ static void check_power(const struct health_case *c)
         health_report(c, HEALTH_OK, "", "mains");
 }
 
-/* The OpenCL device with the PCI address of this GPU; NULL: none. */
-static const struct device_info *device_of_gpu(const struct health_case *c, const struct gpu_identity *gpu)
-{
-    for (int i = 0; i < c->n_devices; i++)
-        if (gpu_is_device(gpu, &c->device[i])) return &c->device[i];
-    return NULL;
-}
-
 /* Reads the GPUs, in the order of machine_detect. Two samples, because some values are differences. */
 static int read_gpus(struct gpu_reading *out)
 {
@@ -159,7 +151,7 @@ static void check_gpu(const struct health_case *c)
         char name[120];
         const bool lost = i < read && reading[i].lost;
         char use[64] = "sensors only: models run on the CPU";
-        const struct device_info *o = device_of_gpu(c, u);
+        const struct device_info *o = device_of_gpu(u, c->device, c->n_devices);
         if (o) snprintf(use, sizeof use, "device=%s runs models on it", o->name);
         const char *advice = *u->trouble ? u->trouble
                              : lost ? "look for its errors in the kernel log (dmesg), then reset it or reboot"

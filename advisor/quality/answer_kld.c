@@ -1,6 +1,6 @@
-/* advisor/predict/answer_kld.c - the KL divergences that earlier runs measured of one model: the newest value
+/* advisor/quality/answer_kld.c - the KL divergences that earlier runs measured of one model: the newest value
  * on the model's text per set of settings that change answers, or else the newest one on another text. */
-#include "advisor/predict/predict.h"
+#include "advisor/quality/quality.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { CELLS_MOST = 2000 };
 
-void answer_line(const struct config *c, char *out, size_t size)
+struct config answer_config(const struct config *c)
 {
     struct config only;
     config_default(&only);
@@ -22,6 +22,12 @@ void answer_line(const struct config *c, char *out, size_t size)
         only.value[k] = c->value[k];
         only.given[k] = c->given[k];
     }
+    return only;
+}
+
+void answer_line(const struct config *c, char *out, size_t size)
+{
+    const struct config only = answer_config(c);
     config_line(&only, out, size);
 }
 

@@ -1,5 +1,5 @@
 /* Proves: a word that a shell would interpret is quoted, so that the shell gives it back as it was. */
-#include "advisor/advise/advise.h"
+#include "base/base.h"
 
 #include <stdio.h>
 #include <string.h>

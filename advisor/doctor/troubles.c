@@ -1,8 +1,7 @@
-/* advisor/advise/troubles.c - see advise.h. A table of checks; a sensor without a value never makes a
+/* advisor/doctor/troubles.c - see doctor.h. A table of checks; a sensor without a value never makes a
  * trouble. */
-#include "advisor/advise/advise.h"
+#include "advisor/doctor/doctor.h"
 #include "advisor/run/run.h"
-#include "advisor/advise/machine_limit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -100,6 +99,21 @@ static bool find_gpu_throttling(struct trouble *t, const struct trouble_case *c)
     return true;
 }
 
+/* Both limits may be there: the one that gives fewer threads is the cause. A cpuset is in cgroup_cpus, too,
+ * but it then has at least as many CPUs as there are usable cores. */
+const char *machine_limit_text(const struct machine *m, char *buf, size_t size)
+{
+    const int cores = machine_usable_cores(m);
+    *buf = '\0';
+    if (machine_threads(m) >= m->cores) return buf;
+    if (m->cgroup_cpus < cores)
+        snprintf(buf, size, "a CPU quota of the control group (cgroup) allows %.3g CPUs on %d cores",
+                 m->cgroup_cpus, m->cores);
+    else
+        snprintf(buf, size, "an affinity mask or cpuset allows %d of %d cores", cores, m->cores);
+    return buf;
+}
+
 static bool find_container_limit(struct trouble *t, const struct trouble_case *c)
 {
     const struct machine *m = c->machine;
@@ -141,11 +155,11 @@ bool gpu_is_device(const struct gpu_identity *gpu, const struct device_info *d)
     return *d->pci && *gpu->bus && !strcasecmp(gpu->bus, d->pci);
 }
 
-static bool gpu_has_device(const struct gpu_identity *gpu, const struct trouble_case *c)
+const struct device_info *device_of_gpu(const struct gpu_identity *gpu, const struct device_info *d, int n)
 {
-    for (int i = 0; i < c->n_devices; i++)
-        if (gpu_is_device(gpu, &c->device[i])) return true;
-    return false;
+    for (int i = 0; i < n; i++)
+        if (gpu_is_device(gpu, &d[i])) return &d[i];
+    return NULL;
 }
 
 /* A board that telemetry finds and OpenCL does not: its OpenCL driver is a separate package. */
@@ -165,7 +179,7 @@ static bool find_missing_opencl(struct trouble *t, const struct trouble_case *c)
     if (!c->devices_known || has_device_without_address(c)) return false;
     for (int i = 0; i < c->machine->gpus; i++) {
         const struct gpu_identity *u = &c->machine->gpu[i];
-        if (!*u->bus || !strcmp(u->source, "opencl") || gpu_has_device(u, c)) continue;
+        if (!*u->bus || !strcmp(u->source, "opencl") || device_of_gpu(u, c->device, c->n_devices)) continue;
         const char *advice = "install the vendor's OpenCL driver";
         for (size_t k = 0; k < COUNT_OF(ICDS); k++)
             if (!strcmp(u->vendor, ICDS[k].vendor)) advice = ICDS[k].advice;

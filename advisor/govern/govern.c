@@ -1,6 +1,6 @@
-/* advisor/recipe/governor.c - switches between loaded configurations by a rule, and serves requests with them
- * (recipe.h). */
-#include "advisor/recipe/recipe.h"
+/* advisor/govern/govern.c - switches between loaded configurations by a rule, and serves requests with them
+ * (govern.h). */
+#include "advisor/govern/govern.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,6 +73,12 @@ void governor_init(struct governor_state *s, int levels)
     for (int i = 0; i < GOVERNOR_LEVELS; i++) s->usual[i] = NAN;
 }
 
+/* 0 is a value of some signals, and unknown of the others. */
+static bool value_known(const struct governor_rule *r, double value)
+{
+    return isfinite(value) && (value > 0 || (value == 0 && GOVERNOR_SIGNALS[r->signal].zero_known));
+}
+
 /* value / limit (or the inverse): above 1 violates the rule */
 static double rule_strain(const struct governor_rule *r, double value)
 {
@@ -109,7 +115,7 @@ static int governor_step_up(struct governor_state *s, const struct governor_rule
 int governor_step(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
 {
     reason[0] = '\0';
-    if (!(value > 0) && !(value == 0 && GOVERNOR_SIGNALS[r->signal].zero_known)) return s->level;
+    if (!value_known(r, value)) return s->level;
     const double x = rule_strain(r, value);
     double *usual = &s->usual[s->level];
     *usual = isnan(*usual) ? value : 0.8 * *usual + 0.2 * value;
@@ -130,6 +136,47 @@ int governor_step(struct governor_state *s, const struct governor_rule *r, doubl
     return governor_step_up(s, r, value, reason);
 }
 
+/* ---------------------------------------------------------------- what a switch changes */
+
+struct governor_switch *governor_switch_add(struct governor_result *r, struct governor_effect *e, int from,
+                                            int to, double before, const char *reason)
+{
+    struct governor_switch *s = &r->sw[MIN(r->switches, GOVERNOR_SWITCHES - 1)];
+    r->switches++;
+    *s = (struct governor_switch){ .from = from,
+                                   .to = to,
+                                   .unix_ms = clock_unix_ms(),
+                                   .request = r->requests,
+                                   .before = before,
+                                   .after = NAN };
+    snprintf(s->reason, sizeof s->reason, "%s", reason);
+    *e = (struct governor_effect){ .of = s };
+    return s;
+}
+
+const struct governor_switch *governor_effect_add(struct governor_effect *e, double value, bool at_once)
+{
+    enum { SEEN = 4 };
+    struct governor_switch *s = e->of;
+    if (!s) return NULL;
+    if (isfinite(value)) {
+        e->sum += value;
+        e->n++;
+    }
+    if ((e->n < SEEN && !at_once) || !e->n) return NULL;
+    s->after = e->sum / e->n;
+    e->of = NULL;
+    return s;
+}
+
+void governor_figures_add(struct governor_figures *f, const struct governor_rule *r, double value)
+{
+    if (!value_known(r, value)) return;
+    f->values++;
+    f->beyond += rule_strain(r, value) > 1;
+    f->signal = f->values > 1 ? f->signal + (value - f->signal) / (double)f->values : value;
+}
+
 /* ---------------------------------------------------------------- requests */
 
 struct governing {
@@ -144,8 +191,7 @@ struct governing {
     struct machine_ceilings ceilings;
     double recent[8]; /* the number of the last requests */
     int n_recent;
-    double after_sum;
-    int after_n, open_switch; /* index of the switch whose effect is being measured; -1: none */
+    struct governor_effect effect;
 };
 
 static bool arm_progress(void *ctx, const json_t *event)
@@ -236,9 +282,7 @@ static enum err_code request_serve(struct governing *g, double *value, struct er
         f->requests++;
         f->tokens += (int64_t)(c.field[FIELD_GEN_TOKENS] > 0 ? c.field[FIELD_GEN_TOKENS] : 0);
         f->seconds += c.seconds;
-        f->beyond += *value > 0 && rule_strain(&g->o->rule, *value) > 1;
-        if (*value > 0)
-            f->signal = isnan(f->signal) ? *value : f->signal + (*value - f->signal) / (double)f->requests;
+        governor_figures_add(f, &g->o->rule, *value);
         g->out->requests++;
         rc = tally_add(&g->tally[level], &c, why);
     }
@@ -280,39 +324,20 @@ static enum err_code switch_report(struct governing *g, const struct governor_sw
     return db_event_add(g->db, g->run.row.id, isnan(s->after) ? "switch" : "effect", text, why);
 }
 
-/* The effect of a switch is the mean over the first requests after it. */
 static enum err_code switch_update_effect(struct governing *g, double value, bool at_once, struct err *why)
 {
-    enum { SEEN = 4 };
-    if (g->open_switch < 0) return ERR_OK;
-    if (value > 0) {
-        g->after_sum += value;
-        g->after_n++;
-    }
-    if ((g->after_n < SEEN && !at_once) || !g->after_n) return ERR_OK;
-    struct governor_switch *s = &g->out->sw[g->open_switch];
-    s->after = g->after_sum / g->after_n;
-    g->open_switch = -1;
-    return switch_report(g, s, why);
+    const struct governor_switch *s = governor_effect_add(&g->effect, value > 0 ? value : NAN, at_once);
+    return s ? switch_report(g, s, why) : ERR_OK;
 }
 
 static enum err_code level_switch(struct governing *g, int from, const char *reason, struct err *why)
 {
-    const int to = g->state.level, slot = MIN(g->out->switches, GOVERNOR_SWITCHES - 1);
-    struct governor_switch *s = &g->out->sw[slot];
+    const int to = g->state.level;
     enum err_code rc = switch_update_effect(g, NAN, true, why);
     if (rc) return rc;
-    *s = (struct governor_switch){ .from = from,
-                                   .to = to,
-                                   .unix_ms = clock_unix_ms(),
-                                   .request = g->out->requests,
-                                   .before = recent_mean(g),
-                                   .after = NAN };
-    snprintf(s->reason, sizeof s->reason, "%s", reason);
-    g->out->switches++;
-    g->open_switch = slot;
-    g->after_sum = 0;
-    g->after_n = g->n_recent = 0;
+    const struct governor_switch *s = governor_switch_add(g->out, &g->effect, from, to, recent_mean(g),
+                                                          reason);
+    g->n_recent = 0;
     if (g->o->rule.signal == GOVERN_MEMORY) { /* release the memory of levels that are not in use */
         arm_close(g->arm[from]);
         g->arm[from] = NULL;
@@ -324,12 +349,6 @@ static enum err_code level_switch(struct governing *g, int from, const char *rea
 }
 
 /* ---------------------------------------------------------------- the run */
-
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
 
 static struct run_timing timing_of(const struct governing *g, int level)
 {
@@ -347,7 +366,7 @@ static enum err_code governor_run_begin(struct governing *g, struct err *why)
     for (int i = 0; i < g->o->levels; i++)
         arm[i] = (struct capsule_arm){ .line = config_line(g->o->config[i], line[i], sizeof line[i]),
                                        .model_path = g->o->model_path,
-                                       .model_name = file_name(g->o->model_path),
+                                       .model_name = path_file_name(g->o->model_path),
                                        .description = g->arm[i] ? arm_description(g->arm[i]) : NULL };
     snprintf(label, sizeof label, "%.100s and %d more", line[0], g->o->levels - 1);
     bool known = false;
@@ -461,7 +480,6 @@ enum err_code governor_run(struct governor_result *out, const struct governor_op
     }
     g->o = o;
     g->out = out;
-    g->open_switch = -1;
     governor_init(&g->state, o->levels);
     if (!rc) rc = db_open(&g->db, o->db_path, why);
     if (!rc) rc = levels_load(g, why);
