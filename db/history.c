@@ -1,4 +1,4 @@
-/* db/history.c - data to compare runs over time: capsules (the reproducibility record of a run), values of
+/* db/history.c - data to compare runs over time: capsules (the provenance record of a run), values of
  * valid cells, links between runs, and baselines. */
 #include "db/store.h"
 
@@ -20,7 +20,7 @@ static const struct db_table CAPSULE = DB_TABLE_KEYED("capsule", capsule_row, CA
 enum err_code db_capsule_put(struct db *d, int64_t run_id, const char *json, struct err *why)
 {
     const struct db_put p = { .table = &CAPSULE,
-                              .doing = "store a run's capsule",
+                              .doing = "store a run's provenance record",
                               .verb = "INSERT OR REPLACE" };
     return db_table_put(d, &p, &(struct capsule_row){ .run_id = run_id, .json = json }, why);
 }
@@ -32,13 +32,13 @@ static enum err_code capsule_copy(void *ctx, sqlite3_stmt *s, struct err *why)
     const enum err_code rc = db_table_read(&CAPSULE, &row, s, why);
     if (rc) return rc;
     *text = strdup(row.json);
-    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory reading a capsule");
+    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory reading a provenance record");
 }
 
 enum err_code db_capsule_get(struct db *d, int64_t run_id, char **json, struct err *why)
 {
     const struct db_query q = { .table = &CAPSULE,
-                                .doing = "read a run's capsule",
+                                .doing = "read a run's provenance record",
                                 .tail = "WHERE run_id = ?" };
     *json = NULL;
     return db_table_each(d, &q, capsule_copy, json, why, "i", run_id);

@@ -1,4 +1,4 @@
-/* advisor/run/capsule.c - the reproducibility record of a run, and the differences of two (run.h). */
+/* advisor/run/capsule.c - the provenance record of a run, and the differences of two (run.h). */
 #include "advisor/run/run.h"
 
 #include <glob.h>
@@ -150,7 +150,7 @@ enum err_code capsule_store(struct db *d, int64_t run_id, const struct capsule_o
     char *line = json_line(o);
     json_decref(o);
     enum err_code rc = line ? db_capsule_put(d, run_id, line, why)
-                            : err_set(why, ERR_NOMEM, "no memory for the capsule of run %lld",
+                            : err_set(why, ERR_NOMEM, "no memory for the provenance record of run %lld",
                                       (long long)run_id);
     free(line);
     return rc;
@@ -164,7 +164,7 @@ static enum err_code capsule_parse(json_t **out, const char *text, int64_t run_i
         *out = NULL;
         rc = err_set(why, ERR_FORMAT, "expected an object");
     }
-    return rc ? err_prefix(why, "capsule of run %lld", (long long)run_id) : ERR_OK;
+    return rc ? err_prefix(why, "provenance record of run %lld", (long long)run_id) : ERR_OK;
 }
 
 enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct err *why)

@@ -81,7 +81,7 @@ static enum err_code machine_store(struct run *r, struct err *why)
 static enum err_code capsule_update(struct run *r, struct err *why)
 {
     struct capsule_arm *arm = calloc((size_t)r->arms + 1, sizeof *arm);
-    if (!arm) return err_set(why, ERR_NOMEM, "no memory for the capsule of a run");
+    if (!arm) return err_set(why, ERR_NOMEM, "no memory for the provenance record of a run");
     for (int i = 0; i < r->arms; i++) {
         const struct run_arm *a = &r->arm[i];
         arm[i] = (struct capsule_arm){ .line = a->line,

@@ -198,7 +198,7 @@ void cell_clock_stop(struct measured_cell *c, struct sampler_thread *sampler, st
 
 /* ---------------------------------------------------------------- capsule */
 
-/* The capsule is the reproducibility record of a run, taken at its start: everything needed to understand the
+/* The capsule is the provenance record of a run, taken at its start: everything needed to understand the
  * run a year later, to repeat it, and to say what changed between two runs.
  *
  * It is a JSON document of groups:
@@ -393,7 +393,7 @@ double rates_noise(const double *rates, int n);
 /* ---------------------------------------------------------------- a run */
 
 /* Everything that measures goes through these calls, so that every run leaves the same behind: its row, a
- * reproducibility record (the capsule), a canary at both ends, and for each cell in one transaction the
+ * provenance record (the capsule), a canary at both ends, and for each cell in one transaction the
  * measurements, the samples of all sensors, the token latencies, the spans and the machine's conditions.
  *
  *   run_begin           row, machine, models, capsule, first canary

@@ -153,7 +153,7 @@ static void goes_into_the_database_and_back(void **state)
     json_decref(taken);
     CHECK_OK(db_capsule_put(d, run.id, "[1", &why));
     CHECK_EQ(capsule_load(&back, d, run.id, &why), ERR_FORMAT);
-    CHECK_CONTAINS(why.message, "capsule of run");
+    CHECK_CONTAINS(why.message, "provenance record of run");
     CHECK_OK(db_capsule_put(d, run.id, "[1]", &why));
     CHECK_EQ(capsule_load(&back, d, run.id, &why), ERR_FORMAT);
     CHECK(!back);

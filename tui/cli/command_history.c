@@ -215,7 +215,7 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
 /* clang-format off */
 const struct cli_flag FLAGS_SHOW[] = {
     { .name = "--capsule",
-      .help = "print the reproducibility record: machine, kernel, program, models, configs" },
+      .help = "print the provenance record: machine, kernel, program, models, configs" },
     { .name = "--cells", .help = "print the raw cells of the run instead of its result" },
     { .name = "--causes", .help = "print where the run's main metric changed its level, and which metric moved first" },
     { .name = NULL },
@@ -366,13 +366,13 @@ static const struct column CAPSULE_COLUMNS[] = {
 
 DOCUMENT(CAPSULE, "qdyno.capsule/1", CAPSULE_COLUMNS, .members = "capsule.* run.*");
 
-/* --capsule: lists the reproducibility record, as its difference from an empty one. */
+/* --capsule: lists the provenance record, as its difference from an empty one. */
 static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, struct err *why)
 {
     json_t *capsule, *nothing = json_object(), *c;
     enum err_code rc = capsule_load(&capsule, d, id, why);
     if (!rc && !capsule)
-        rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no capsule: runs of early versions have none", id);
+        rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no provenance record: runs of early versions have none", id);
     json_t *all = capsule_diff(nothing, rc ? NULL : capsule, NULL);
     size_t i;
     table_init(t, &DOCUMENT_CAPSULE);

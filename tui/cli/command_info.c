@@ -23,7 +23,7 @@ const struct cli_flag FLAGS_INFO[] = {
     { .name = "--chunks", .needs = "--experts", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
       .help = "with --experts: use at most N windows; default: all" },
     { .name = "-C", .needs = "--experts", .alias = "--config", .value = "CONFIG",
-      .help = "with --experts: config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)" },
+      .help = "with --experts: config line, e.g. q8_0,threads=2 (see `qdyno help configs`)" },
     { .name = NULL },
 };
 /* clang-format on */

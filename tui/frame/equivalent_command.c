@@ -414,7 +414,7 @@ static void command_knobs(struct words *out, const struct ui *u, const struct sn
 {
     (void)u;
     (void)s;
-    WORDS_PUT(out, "qdyno", "help", "knobs");
+    WORDS_PUT(out, "qdyno", "help", "configs");
 }
 
 /* ---------------------------------------------------------------- of an action, of a screen */

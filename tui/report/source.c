@@ -163,7 +163,7 @@ static void source_add_fact(struct reader *r, const char *group, const char *key
     free(line);
 }
 
-/* Reads settings of the system from the capsule, the reproducibility record of the run. A run without a
+/* Reads settings of the system from the capsule, the provenance record of the run. A run without a
  * readable capsule is no error: the report then has no such section. */
 static enum err_code source_load_capsule(struct reader *r, struct db *d, struct err *why)
 {
