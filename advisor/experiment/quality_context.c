@@ -79,7 +79,7 @@ const char *quality_context_text(char buf[QUALITY_CONTEXT_TEXT], const struct qu
                            c->wanted);
     if (c->text > 0)
         snprintf(buf + n, (size_t)(QUALITY_CONTEXT_TEXT - n),
-                 ": the text has %lld tokens, and the model was trained with %lld", (long long)c->text,
-                 (long long)c->trained);
+                 ": the text has %lld tokens, and the model was trained on contexts of %lld",
+                 (long long)c->text, (long long)c->trained);
     return buf;
 }

@@ -39,8 +39,8 @@ int quality_context_default_windows(int ctx);
 void experiment_quality_follow(struct quality_context *out, struct experiment_spec *s, bool own_chunks);
 
 /* "quality is measured in windows of 512 tokens and not at the workload's 8256: the text has 900 tokens, and
- * the model was trained with 32768"; "": at the workload's length, or the workload is no longer than a
- * window. Returns buf. */
+ * the model was trained on contexts of 32768"; "": at the workload's length, or the workload is no longer
+ * than a window. Returns buf. */
 enum { QUALITY_CONTEXT_TEXT = 200 };
 const char *quality_context_text(char buf[QUALITY_CONTEXT_TEXT], const struct quality_context *c);
 

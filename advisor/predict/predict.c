@@ -227,19 +227,21 @@ static double rate_of(double seconds)
     return seconds > 0 ? 1 / seconds : NAN;
 }
 
-/* The format of most weights. NULL: unknown. */
+/* The format that holds the largest number of weights, over all matrix products of the model. NULL: there are
+ * no products, or that format is unknown. */
 static const struct format *dominant_format(const struct model_operations *o)
 {
     const struct format *most = NULL;
-    double bytes = 0;
+    double most_weights = 0;
     for (int i = 0; i < o->n; i++) {
         const struct model_product *p = &o->product[i];
-        double sum = 0;
+        double weights = 0;
         for (int k = 0; k < o->n; k++)
             if (o->product[k].format == p->format)
-                sum += (double)o->product[k].count * (double)o->product[k].rows * (double)o->product[k].cols;
-        if (sum > bytes) {
-            bytes = sum;
+                weights += (double)o->product[k].count * (double)o->product[k].rows *
+                           (double)o->product[k].cols;
+        if (weights > most_weights) {
+            most_weights = weights;
             most = p->format;
         }
     }

@@ -80,8 +80,10 @@ enum err_code foreign_workload(struct workload *w, enum engine_kind engine, cons
 {
     const char *op = json_get_str(request, "op", "");
     if (strcmp(op, "cell"))
-        return err_set(why, ERR_USAGE, "engine=%s runs workloads only, not the request \"%s\"",
-                       ENGINE_NAMES[engine], op);
+        return err_set(
+            why, ERR_USAGE,
+            "engine=%s can be timed on workloads only; it has no \"%s\", which needs qdyno's own engine",
+            ENGINE_NAMES[engine], op);
     if (json_object_get(request, "turn_steps") || json_object_get(request, "turn_passes"))
         return err_set(why, ERR_USAGE, "engine=%s cannot be interrupted between tokens: use --turns off",
                        ENGINE_NAMES[engine]);

@@ -358,15 +358,16 @@ static void call_submit(struct engine *e, struct call *c)
     if (rc) call_refuse(e, c, rc, &why);
 }
 
-/* Calls that were not begun move to the level of new calls, in the order of their arrival. */
-static void calls_hand_over(struct engine *e)
+/* After a change of the level, which is the config that computes new requests: requests of which the old
+ * level has computed nothing yet are taken back and submitted to the new one, the oldest first. */
+static void calls_move_to_level(struct engine *e)
 {
     struct call *oldest = NULL;
     struct err why = { 0 };
     for (struct call *c = e->calls; c; c = c->next) { /* the newest first */
-        bool begun = c->level == e->level;
-        for (int i = 0; i < c->answer_count; i++) begun |= c->answers[i].admitted_ns || c->answers[i].ended;
-        if (begun) continue;
+        bool stays = c->level == e->level;
+        for (int i = 0; i < c->answer_count; i++) stays |= c->answers[i].admitted_ns || c->answers[i].ended;
+        if (stays) continue;
         c->next_touched = oldest;
         oldest = c;
     }
@@ -495,7 +496,7 @@ static void engine_accept(struct engine *e, const struct engine_work *w)
             log_write(e->s->o.log, LOG_WARN, "settings were not changed: %s", why.message);
     if (e->level != w->level) {
         e->level = w->level;
-        calls_hand_over(e);
+        calls_move_to_level(e);
     }
     for (struct call *c = w->calls, *next; c; c = next) {
         next = c->next;

@@ -163,8 +163,8 @@ static void explain_passed(char *buf, size_t size, const struct tuning *t, int i
     else
         snprintf(
             buf, size,
-            "for the goal %s its memory and quality count more than the speed expected of it (about %.*f tokens/s, "
-            "and %.*f of %.120s)",
+            "the goal %s weighs speed, quality and memory, and in sum it promises less, although about %.*f tokens/s "
+            "are expected of it and %.*f of %.120s",
             goal_name(t->task.o->goal), tune_decimals(expected), expected, tune_decimals(other), other,
             chosen->line);
 }

@@ -151,8 +151,9 @@ static enum err_code options_check(const struct tune_options *o, struct err *why
             "tune needs a figure of which more is better: expected a load with concurrency=N, or with "
             "limits (slo=\"ttft<500ms\")");
     if (w->load.auto_rate)
-        return err_set(why, ERR_USAGE,
-                       "tune compares configs at one rate: expected rate=N instead of rate=auto");
+        return err_set(
+            why, ERR_USAGE,
+            "tune compares configs at the same rate of requests: expected rate=N (requests/s), not rate=auto");
     if (!(o->budget_s > 0))
         return err_set(why, ERR_USAGE, "a budget of %g seconds: expected more than 0", o->budget_s);
     return ERR_OK;

@@ -86,17 +86,19 @@ int signals_from_sensors(const struct sensor_state *s, struct signal_value out[S
 
 const char *scale_suggestion(double busy, double waiting, char *buf, size_t size)
 {
-    const double target = 0.65, more = waiting > 0.01 ? waiting : 0;
-    char waits[64] = "";
-    /* all factors are shown, so that a reader can compute the result */
-    if (more > 0)
-        snprintf(waits, sizeof waits, ", and programs waited for a CPU %.3g %% of the time", 100 * more);
-    snprintf(buf, size,
-             "%.3g %% busy%s: about %.1f times the capacity of this machine would reduce it to %.0f %%",
-             100 * busy, waits, busy * (1 + more) / target, 100 * target);
-    if (more > 0) {
-        const size_t n = strlen(buf);
-        snprintf(buf + n, size - n, " (%.3g x %.3g / %.3g)", busy, 1 + more, target);
-    }
+    const double target = 0.65; /* leaves room for bursts: queues grow steeply above it */
+    const bool waits = waiting > 0.01;
+    const double demand = busy * (1 + (waits ? waiting : 0));
+    struct str s = { 0 };
+    /* Programs that waited would have used the CPU: their share counts as demand, and is shown. */
+    str_printf(&s, "%.3g %% busy", 100 * busy);
+    if (waits) str_printf(&s, ", and programs waited for a CPU %.3g %% of the time", 100 * waiting);
+    str_printf(&s, ": about %.1f times the capacity of this machine would reduce it to %.0f %%",
+               demand / target, 100 * target);
+    if (waits)
+        str_printf(&s, " (%.3g %% and %.3g %% of it, divided by %.0f %%)", 100 * busy, 100 * waiting,
+                   100 * target);
+    snprintf(buf, size, "%s", str_text(&s));
+    str_free(&s);
     return buf;
 }

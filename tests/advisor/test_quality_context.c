@@ -55,7 +55,7 @@ static void the_note_names_both_lengths(void **state)
     CHECK_STR(quality_context_text(text, &(struct quality_context){ 8256, 8256, 90000, 32768 }), "");
     CHECK_STR(quality_context_text(text, &(struct quality_context){ 8256, 900, 900, 32768 }),
               "quality is measured in windows of 900 tokens and not at the workload's 8256: the text has 900 "
-              "tokens, and the model was trained with 32768");
+              "tokens, and the model was trained on contexts of 32768");
     CHECK_STR(quality_context_text(text, &(struct quality_context){ 8256, 256, 0, 0 }),
               "quality is measured in windows of 256 tokens and not at the workload's 8256");
 }

@@ -20,7 +20,7 @@ done
 
 "$QDYNO" ab default kv=q4_0 -w tg4@d600 --quality --quality-chunks 2 --budget 3s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
 [ $? -le 3 ] || fail "ab --quality at a depth"
-says err "quality is measured in windows of 512 tokens and not at the workload's 604: the text has .* tokens, and the model was trained with 512"
+says err "quality is measured in windows of 512 tokens and not at the workload's 604: the text has .* tokens, and the model was trained on contexts of 512"
 # A budget that filling the caches uses up: the run ends after the first arm, and names one that is enough.
 expect 2 ab kv=f16 kv=q8_0 -w tg4@d400 --budget 0.01s --warmup 1 && says out 'ends before its first block: filling the cache' &&
   says out 'next: qdyno ab --resume [0-9]+ --budget [0-9]+[smh] '

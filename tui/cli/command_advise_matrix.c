@@ -125,7 +125,8 @@ static void note_matrix(struct table *t, const struct rule_case *c, int64_t have
     str_free(&model);
     table_note(
         t,
-        "KLD is what earlier runs measured of this model on its text; --goal and --limit choose another row");
+        "KLD: divergence from the reference, as earlier runs of this model measured it on the text that is set for it; "
+        "--goal and --limit recommend another row");
 }
 
 int matrix_show(const struct cli_global *g, const struct cli_args *a, const struct rule_case *c,

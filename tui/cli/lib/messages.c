@@ -77,7 +77,7 @@ static void note_unsupported_tensor(struct table *t, const struct gguf_tensor *x
 
 void cli_note_unsupported(struct table *t, const struct gguf *g)
 {
-    enum { NOTES_MOST = 8 };
+    enum { MOST_NOTES = 8 };
     json_t *list = json_array();
     int64_t n = 0, bytes = 0;
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
@@ -85,7 +85,7 @@ void cli_note_unsupported(struct table *t, const struct gguf *g)
         char shape[SHAPE_TEXT];
         if (x->format) continue;
         bytes += x->bytes;
-        if (n++ < NOTES_MOST) note_unsupported_tensor(t, x);
+        if (n++ < MOST_NOTES) note_unsupported_tensor(t, x);
         json_t *one = list_row(list);
         json_put_str(one, "name", x->name);
         json_put_int(one, "type", x->type);
@@ -93,10 +93,12 @@ void cli_note_unsupported(struct table *t, const struct gguf *g)
         json_put_str(one, "shape", cli_tensor_shape(shape, x));
         json_put_int(one, "bytes", x->bytes);
     }
-    if (n > NOTES_MOST) {
+    if (n > MOST_NOTES) {
         char all[16];
-        table_note(t, "and %lld more of such types, %s in all: `qdyno info --tensors` lists them",
-                   (long long)(n - NOTES_MOST), str_from_bytes(bytes, all, sizeof all));
+        table_note(
+            t,
+            "and %lld more tensors of unsupported types (all %lld together: %s): `qdyno info --tensors` lists them",
+            (long long)(n - MOST_NOTES), (long long)n, str_from_bytes(bytes, all, sizeof all));
     }
     if (n)
         json_put(t->extra, "unsupported_tensors", list);
