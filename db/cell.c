@@ -155,15 +155,14 @@ enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const ch
                       why, "tiit", reason, run_id, (int64_t)block, phase);
 }
 
-enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, const char *except2,
-                             struct err *why)
+enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *const except[3], struct err *why)
 {
     return db_execute(
         d,
         &(struct db_call){ .doing = "keep disturbed blocks",
                            .sql = "UPDATE cell SET discarded = 0 WHERE run_id = ? AND block >= 0"
-                                  " AND error = '' AND discard_reason NOT IN (?, ?)" },
-        why, "itt", run_id, except, except2);
+                                  " AND error = '' AND discard_reason NOT IN (?, ?, ?)" },
+        why, "ittt", run_id, except[0], except[1], except[2]);
 }
 
 /* Moves the texts of a list behind its rows, so that one call of free() frees all of it. A text is NULL only

@@ -270,10 +270,9 @@ enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *
 enum err_code db_latest(struct db *d, const char *phase, const char *metric, double *value, int64_t *unix_ms,
                         struct err *why);
 enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why);
-/* Marks the cells of all discarded blocks of a run as kept, unless one failed or their reason is `except` or
- * `except2`. The reasons stay. */
-enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *except, const char *except2,
-                             struct err *why);
+/* Marks the cells of all discarded blocks of a run as kept, unless one failed or their reason is one of
+ * `except`. The reasons stay. */
+enum err_code db_blocks_keep(struct db *d, int64_t run_id, const char *const except[3], struct err *why);
 /* Marks all cells of a stored block as discarded. */
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why);

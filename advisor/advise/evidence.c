@@ -34,14 +34,6 @@ struct evidence_series {
 
 /* ---------------------------------------------------------------- loading */
 
-static bool phase_counts(const char *phase)
-{
-    static const char *const PHASES[] = { "block", "confirm", "bench" };
-    for (size_t i = 0; i < COUNT_OF(PHASES); i++)
-        if (!strcmp(phase, PHASES[i])) return true;
-    return false;
-}
-
 static void units_add(struct units *u, double rate, bool same_block)
 {
     if (!(rate > 0) || isinf(rate)) return;
@@ -101,7 +93,8 @@ static enum err_code cell_add(void *ctx, const struct speed_cell *c, struct err 
     struct config config;
     struct workload w;
     const char *isa = getenv("QDYNO_ISA");
-    if (!phase_counts(c->phase) || strcmp(c->kernels, KERNELS_BUILD) || strcmp(c->isa, isa ? isa : ""))
+    if (!cell_phase_is(c->phase, PHASE_SPEED) || strcmp(c->kernels, KERNELS_BUILD) ||
+        strcmp(c->isa, isa ? isa : ""))
         return ERR_OK;
     /* a config that names a model was measured with that file; a slowed one says nothing */
     if (config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL] || config.given[KNOB_HANDICAP] ||
@@ -196,6 +189,7 @@ static bool is_prompt_of(const struct workload *w, int prompt)
     return workload_sequences(w) == 1 && !w->train && !*w->eval_file && w->prompt == prompt && !w->depth;
 }
 
+/* r->rate: of logarithms. */
 static void rate_add(struct evidence_rate *r, const struct evidence_series *s, const struct units *u)
 {
     if (u->n < 2) return; /* one value has no interval */
@@ -204,13 +198,11 @@ static void rate_add(struct evidence_rate *r, const struct evidence_series *s, c
         r->disturbed = s->all.disturbed;
         r->with_disturbed = exp(s->all.log_sum / s->all.cells);
     }
-    const struct interval i = stats_t_interval(u->y, u->n, CONFIDENCE);
-    const double lower = exp(i.lower), upper = exp(i.upper);
-    if (!r->runs)
-        r->rate = (struct interval){ i.estimate, lower, upper };
-    else
-        r->rate = (struct interval){ r->rate.estimate + (i.estimate - r->rate.estimate) / (r->runs + 1),
-                                     fmin(r->rate.lower, lower), fmax(r->rate.upper, upper) };
+    const struct interval i = stats_t_interval(u->y, u->n, CONFIDENCE), so_far = r->rate;
+    r->rate = i;
+    if (r->runs)
+        r->rate = (struct interval){ so_far.estimate + (i.estimate - so_far.estimate) / (r->runs + 1),
+                                     fmin(so_far.lower, i.lower), fmax(so_far.upper, i.upper) };
     if (r->runs < EVIDENCE_RUNS) r->run[r->runs] = s->run_id;
     r->runs++;
 }
@@ -223,7 +215,7 @@ static struct evidence_rate rate_of(const struct evidence *e, const char *line, 
         const bool fits = prefill ? is_prompt_of(&s->workload, tokens) : is_decode_at(&s->workload, tokens);
         if (fits && !strcmp(s->line, line)) rate_add(&r, s, prefill ? &s->prefill : &s->decode);
     }
-    if (r.runs) r.rate.estimate = exp(r.rate.estimate); /* it was a mean of logarithms */
+    if (r.runs) r.rate = (struct interval){ exp(r.rate.estimate), exp(r.rate.lower), exp(r.rate.upper) };
     return r;
 }
 

@@ -165,10 +165,9 @@ static void settings_add(char *settings, size_t size, const char *more)
 {
     struct config all, added;
     char line[CONFIG_LINE];
-    bool read = !config_parse(&all, settings, NULL) && !config_parse(&added, more, NULL);
+    const bool read = !config_parse(&all, settings, NULL) && !config_parse(&added, more, NULL);
     for (int id = 0; id < KNOB_COUNT && read; id++)
-        if (added.given[id])
-            read = !config_set(&all, KNOBS[id].key, config_text(&added, (enum knob_id)id), NULL);
+        if (added.given[id]) config_take(&all, &added, (enum knob_id)id);
     snprintf(settings, size, "%s", read ? config_line(&all, line, sizeof line) : more);
 }
 

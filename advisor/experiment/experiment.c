@@ -502,7 +502,7 @@ static void outcome_store(struct experiment *x, enum flow f)
     struct err why;
     /* in the database "discarded" means: does not count for the result */
     if (s->run_id && s->estimand == ESTIMAND_LOADED &&
-        db_blocks_keep(x->db, s->run_id, BLOCK_INTERRUPTED, BLOCK_PAUSED, &why))
+        db_blocks_keep(x->db, s->run_id, BLOCKS_INCOMPLETE, &why))
         log_write(&x->log, LOG_WARN, "disturbed blocks of run %lld stay marked as discarded: %s",
                   (long long)s->run_id, why.message);
     if (run_finish(&x->run, &outcome, &why)) {

@@ -159,6 +159,8 @@ int effects_select(const struct effects *e, enum estimand use, int metric, doubl
 
 /* Reasons in the database of blocks that were cut short, not disturbed. */
 extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[], BLOCK_CHANGED[];
+enum { INCOMPLETE_REASONS = 3 };
+extern const char *const BLOCKS_INCOMPLETE[INCOMPLETE_REASONS]; /* these three */
 void state_init(struct experiment_state *s, const struct experiment_spec *spec);
 /* Appends an event; the oldest is dropped when there is no room. */
 void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text);

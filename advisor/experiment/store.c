@@ -9,6 +9,7 @@
 
 const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused",
            BLOCK_CHANGED[] = "changed by hand";
+const char *const BLOCKS_INCOMPLETE[] = { BLOCK_INTERRUPTED, BLOCK_PAUSED, BLOCK_CHANGED };
 
 /* ---------------------------------------------------------------- state */
 
@@ -146,9 +147,9 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
         b.n++;
         b.discarded = b.discarded || cells[k].discarded || *cells[k].error;
         b.disturbed = b.disturbed || cells[k].discarded || *cells[k].discard_reason;
-        b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, BLOCK_INTERRUPTED) ||
-                        !strcmp(cells[k].discard_reason, BLOCK_PAUSED) ||
-                        !strcmp(cells[k].discard_reason, BLOCK_CHANGED) || *cells[k].error;
+        b.interrupted = b.interrupted || *cells[k].error;
+        for (int reason = 0; reason < INCOMPLETE_REASONS; reason++)
+            b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, BLOCKS_INCOMPLETE[reason]);
     }
     return b;
 }

@@ -52,14 +52,6 @@ void conditions_init(struct run_conditions *c)
     for (int i = 0; i < CONDITION_COUNT; i++) c->value[i] = NAN;
 }
 
-bool conditions_cell_counts(const char *phase)
-{
-    static const char *const OTHERS[] = { CANARY_PHASE, "warmup", "control", "search" };
-    for (size_t i = 0; i < COUNT_OF(OTHERS); i++)
-        if (!strcmp(phase, OTHERS[i])) return false;
-    return true;
-}
-
 void conditions_add(struct run_conditions *c, const char *measurement, double value)
 {
     if (!isfinite(value)) return;

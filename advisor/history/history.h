@@ -54,9 +54,6 @@ struct run_conditions {
     int count[CONDITION_COUNT];    /* cells with a value */
 };
 void conditions_init(struct run_conditions *c);
-/* Do cells of this phase say how the run was measured? Those that only prepare it do not: warm-up, control,
- * canary, the search for a load's rate. */
-bool conditions_cell_counts(const char *phase);
 /* Adds a measurement of a cell; others than conditions are ignored. */
 void conditions_add(struct run_conditions *c, const char *measurement, double value);
 

@@ -16,14 +16,6 @@ struct reader {
 
 static const char CONFIRM[] = "confirm";
 
-static bool cell_counts(const char *phase)
-{
-    static const char *const PHASES[] = { "block", CONFIRM, "bench", "eval" };
-    for (size_t i = 0; i < COUNT_OF(PHASES); i++)
-        if (!strcmp(phase, PHASES[i])) return true;
-    return false;
-}
-
 static enum err_code no_memory(struct err *why)
 {
     return err_set(why, ERR_NOMEM, "out of memory for the results of a run");
@@ -77,8 +69,8 @@ static enum err_code unit_add(void *ctx, const struct value_row *v, struct err *
 {
     struct reader *r = ctx;
     const bool canary = !strcmp(v->phase, CANARY_PHASE);
-    if (conditions_cell_counts(v->phase)) conditions_add(&r->out->conditions, v->metric, v->value);
-    if (!canary && !cell_counts(v->phase)) return ERR_OK;
+    if (cell_phase_is(v->phase, PHASE_CONDITIONS)) conditions_add(&r->out->conditions, v->metric, v->value);
+    if (!canary && !cell_phase_is(v->phase, PHASE_RESULT)) return ERR_OK;
     const struct metric *m = metric_find(v->metric);
     if (!m || m->kind != METRIC_CELL || !(v->value > 0) || isinf(v->value)) return ERR_OK;
     const int metric = (int)(m - METRICS) - METRIC_SENSOR_COUNT;

@@ -52,7 +52,8 @@ static enum err_code arm_requests_add(void *ctx, const struct cell_requests *c, 
     while (a->at < a->n && a->cell[a->at].id < c->cell_id) a->at++;
     if (a->at == a->n) return err_set(why, ERR_CANCELLED, "the remaining requests belong to later runs");
     const struct cell_row *cell = &a->cell[a->at];
-    const bool counts = cell->block >= 0 && !cell->discarded && !*cell->error;
+    const bool counts = cell->block >= 0 && cell_phase_is(cell->phase, PHASE_SPEED) && !cell->discarded &&
+                        !*cell->error;
     if (cell->id == c->cell_id && cell->arm == a->arm && counts) request_totals_add(a->totals, c);
     return ERR_OK;
 }

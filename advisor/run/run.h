@@ -247,6 +247,18 @@ json_t *capsule_diff(const json_t *before, const json_t *after, const char *line
 void capsule_change_text(struct str *out, const json_t *change);
 void capsule_values_text(struct str *out, const json_t *change);
 
+/* ---------------------------------------------------------------- phases */
+
+/* What the stored cells of a phase (cell_row.phase) are for. */
+enum phase_use {
+    PHASE_SPEED = 1,      /* figures of speed are computed from them */
+    PHASE_RESULT = 2,     /* the run's results are computed from them: of speed or of quality */
+    PHASE_CONDITIONS = 4, /* what the sensors read during them describes the conditions of the run */
+    PHASE_CONFIG = 8      /* a config computes them: neither warm-up nor canary */
+};
+/* A phase that is not in the table, of another version of the program, is for nothing. */
+bool cell_phase_is(const char *phase, enum phase_use use);
+
 /* ---------------------------------------------------------------- canary */
 
 /* The canary is a fixed reference workload, measured at the start and at the end of every run.

@@ -76,8 +76,8 @@ static enum err_code reference_ask(struct tuning *t, const struct config *said, 
 {
     struct config as_is;
     if (t->asked.reference.n) return ERR_OK;
-    enum err_code rc = tune_config_as_is(&as_is, said, why);
-    if (!rc) rc = ask(&t->asked.reference, t, &as_is, why);
+    tune_config_as_is(&as_is, said);
+    const enum err_code rc = ask(&t->asked.reference, t, &as_is, why);
     if (rc) t->asked.reference.n = 0;
     return rc;
 }

@@ -181,10 +181,10 @@ enum err_code tune_open_model(struct model **out, struct tuning *t, const struct
     return shapes_model_open(out, &o, why);
 }
 
-enum err_code tune_config_as_is(struct config *out, const struct config *c, struct err *why)
+void tune_config_as_is(struct config *out, const struct config *c)
 {
     config_default(out);
-    return config_set(out, "force", config_text(c, KNOB_FORCE), why);
+    config_take(out, c, KNOB_FORCE);
 }
 
 static enum err_code quality_compare(struct divergence *d, struct tuning *t, const struct config *c,
@@ -192,9 +192,9 @@ static enum err_code quality_compare(struct divergence *d, struct tuning *t, con
 {
     struct config as_is;
     struct model *m = NULL;
-    enum err_code rc = tune_config_as_is(&as_is, c, why);
-    if (!rc && !t->quality.original)
-        rc = tune_open_model(&t->quality.original, t, &as_is, t->out->quality.ctx, why);
+    enum err_code rc = ERR_OK;
+    tune_config_as_is(&as_is, c);
+    if (!t->quality.original) rc = tune_open_model(&t->quality.original, t, &as_is, t->out->quality.ctx, why);
     if (!rc) rc = tune_open_model(&m, t, c, t->out->quality.ctx, why);
     if (!rc) {
         const struct eval_request r = { .text = t->quality.text,

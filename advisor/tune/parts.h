@@ -118,7 +118,7 @@ enum err_code tune_config(struct config *out, const struct tuning *t, const stru
 enum err_code tune_open_model(struct model **out, struct tuning *t, const struct config *c, int ctx,
                               struct err *why);
 /* The unchanged file: nothing of the config but its permission to run unknown parts. */
-enum err_code tune_config_as_is(struct config *out, const struct config *c, struct err *why);
+void tune_config_as_is(struct config *out, const struct config *c);
 /* Number `index` of the space, or -1, with all that is measured unknown. */
 struct tune_candidate tune_candidate_unknown(int64_t index);
 /* Fill the fields that are known before any measurement, of one that is unknown. */

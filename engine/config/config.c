@@ -524,6 +524,12 @@ static struct config_value config_get(const struct config *c, enum knob_id id)
     return (struct config_value){ .text = usual, .number = knob_number(id, usual) };
 }
 
+void config_take(struct config *to, const struct config *from, enum knob_id id)
+{
+    to->value[id] = config_get(from, id);
+    to->given[id] = true;
+}
+
 int64_t config_int(const struct config *c, enum knob_id id)
 {
     return config_get(c, id).number;

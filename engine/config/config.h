@@ -263,6 +263,8 @@ enum err_code config_parse(struct config *c, const char *line, struct err *why);
 /* Set one key (also "kv", "recipe" or a parameter) as in a line, but replace a value that was set before.
  * config_check checks combinations, such as a method and its format; call it after the last config_set. */
 enum err_code config_set(struct config *c, const char *key, const char *value, struct err *why);
+/* Gives `to` the value that `from` has for a key, which counts as given then. */
+void config_take(struct config *to, const struct config *from, enum knob_id id);
 enum err_code config_check(const struct config *c, struct err *why);
 
 /* Write a resolved value, such as the number of threads that a model really runs on: `given` stays as it is.

@@ -144,9 +144,8 @@ enum err_code serving_change(struct serving *s, const struct config *changes, st
 {
     struct config c = s->settings;
     enum err_code rc = serving_change_check(s, changes, why);
-    for (int i = 0; i < SERVING_KNOBS_MOST && !rc; i++)
-        if (changes->given[SERVING_KNOBS[i]])
-            rc = config_set(&c, KNOBS[SERVING_KNOBS[i]].key, config_text(changes, SERVING_KNOBS[i]), why);
+    for (int i = 0; i < SERVING_KNOBS_MOST; i++)
+        if (changes->given[SERVING_KNOBS[i]]) config_take(&c, changes, SERVING_KNOBS[i]);
     if (rc) return rc;
     struct scheduler_options o = *scheduler_options(s->scheduler);
     o.max_sequences = (int)config_int(&c, KNOB_MAX_SEQUENCES);

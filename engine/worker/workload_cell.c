@@ -35,6 +35,7 @@ struct cell {
     int turn_room;     /* of out->turn_s */
     bool turn_started; /* no decode step was done in this turn yet */
     int sequences;
+    int replicas;           /* of the model, each with its part of the sequences (parallel=dpN) */
     int32_t *prompt;        /* [sequences][prompt_count] ids */
     int prompt_count;       /* depth + max(prompt, 1) */
     int32_t *output;        /* [sequences][gen] */
@@ -112,7 +113,7 @@ static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err
  * all. */
 static void cell_row_at(const struct cell *c, int i, int each, int *seq, int *pos)
 {
-    const int dp = config_parallel(model_config(c->m)).dp, group = i / (dp * each), first = group * dp,
+    const int dp = c->replicas, group = i / (dp * each), first = group * dp,
               together = MIN(dp, c->sequences - first), at = i - first * each;
     *seq = first + at % together;
     *pos = at / together;
@@ -344,7 +345,11 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
                                  .perplexity = NAN,
                                  .nll = NAN,
                                  .nll_se = NAN };
-    struct cell c = { .out = out, .m = m, .w = w, .sequences = workload_sequences(w) };
+    struct cell c = { .out = out,
+                      .m = m,
+                      .w = w,
+                      .sequences = workload_sequences(w),
+                      .replicas = config_parallel(model_config(m)).dp };
     if (hooks) c.hooks = *hooks;
     if (workload_is_load(w))
         return err_set(why, ERR_USAGE, "a load is no single run of a prompt: worker_load serves it");

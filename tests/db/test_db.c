@@ -245,6 +245,31 @@ static void values_of_what_counts(void **state)
     db_close(d);
 }
 
+/* Disturbed blocks are kept on request, incomplete ones never. */
+static void disturbed_blocks_are_kept(void **state)
+{
+    static const char *const INCOMPLETE[] = { "interrupted", "paused", "changed by hand" };
+    static const char *const REASONS[] = { "interrupted", "paused", "changed by hand", "swap in use" };
+    struct err why;
+    struct db *d;
+    struct cell_row *cells;
+    int n;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    const int64_t run = temp_run(d);
+    for (int i = 0; i < (int)COUNT_OF(REASONS); i++) {
+        struct cell_row c = { .run_id = run, .block = i, .phase = "block", .config = "q8_0" };
+        CHECK_OK(db_cell_insert(d, &c, NULL, 0, NULL, 0, NULL, 0, &why));
+        CHECK_OK(db_block_discard(d, run, i, "block", REASONS[i], &why));
+    }
+    CHECK_OK(db_blocks_keep(d, run, INCOMPLETE, &why));
+    CHECK_OK(db_cell_list(d, run, &cells, &n, &why));
+    CHECK_EQ(n, COUNT_OF(REASONS));
+    for (int i = 0; i < n; i++) CHECK_EQ(cells[i].discarded, i < 3);
+    free(cells);
+    db_close(d);
+}
+
 static void capsules_and_links(void **state)
 {
     struct err why;
@@ -696,6 +721,7 @@ int main(void)
         cmocka_unit_test(list_filters),
         cmocka_unit_test(a_persons_filters),
         cmocka_unit_test(values_of_what_counts),
+        cmocka_unit_test(disturbed_blocks_are_kept),
         cmocka_unit_test(capsules_and_links),
         cmocka_unit_test(champions_by_name),
         cmocka_unit_test(text_is_cut_between_characters),

@@ -13,6 +13,9 @@ expect 4 bench -C threds=2 && says err 'threads'
 expect 4 bench -C q9_0
 expect 4 bench -C threads=2,threads=3
 expect 4 bench --threads 0x2
+expect 4 bench -C kv_cache=contiguous,kv_blocks=4 && says err kv_blocks
+expect 4 bench --kv_cache contiguous --kv_blocks 4 && says err kv_blocks
+expect 4 run -p x --kv_cache contiguous --kv_blocks 4 && says err kv_blocks
 expect 4 ab q8_0 -w tg8 && says err '2 to 8 config lines'
 expect 4 ab f16 q8_0 f32 q4_0 q4_1 q5_0 q5_1 q6_K q3_K -w tg8 && says err 'too many'
 expect 4 ab f16 q8_0 -w tgx

@@ -98,7 +98,7 @@ static void add_samples(struct maker *m, struct report_cell *c)
         }
 }
 
-static void add_cell(struct maker *m, int arm, int block, int slot, enum report_cell_phase phase, double rate)
+static void add_cell(struct maker *m, int arm, int block, int slot, const char *phase, double rate)
 {
     enum { TOKENS = 64 };
     struct report_source *s = m->s;
@@ -108,7 +108,7 @@ static void add_cell(struct maker *m, int arm, int block, int slot, enum report_
     c->block = block;
     c->slot = slot;
     c->phase = phase;
-    c->discarded = phase == REPORT_BLOCK && block == 3;
+    c->discarded = !strcmp(phase, "block") && block == 3;
     c->reason = c->discarded ? "the hypervisor took 12 % of the processors" : "";
     c->start_s = m->now_s;
     c->seconds = TOKENS / rate;
@@ -137,7 +137,7 @@ static void add_blocks(struct maker *m, int blocks, double effect, double sd)
         const double d = effect + sd * noise(&m->seed), base = 240 * exp(0.01 * noise(&m->seed));
         for (int slot = 0; slot < 4; slot++) {
             const int arm = (slot == 0 || slot == 3) == (number % 2 == 0) ? 0 : 1;
-            add_cell(m, arm, number, slot, REPORT_BLOCK, base * exp(arm * d));
+            add_cell(m, arm, number, slot, "block", base * exp(arm * d));
         }
         if (number != 3) x->comparison[1].d[kept++] = d;
     }
@@ -174,9 +174,9 @@ struct report_source *report_fixture(int blocks, double effect, double sd)
     machine_fill(s);
     arm_fill(s, 0, "q8_0,threads=2", 240);
     arm_fill(s, 1, "q4_0,threads=2", 240 * exp(effect));
-    for (int a = 0; a < 2; a++) add_cell(&m, a, -1, 0, REPORT_WARMUP, 200);
+    for (int a = 0; a < 2; a++) add_cell(&m, a, -1, 0, "warmup", 200);
     for (int b = 0; b < 3; b++) {
-        for (int slot = 0; slot < 4; slot++) add_cell(&m, 0, b, slot, REPORT_CONTROL, 240);
+        for (int slot = 0; slot < 4; slot++) add_cell(&m, 0, b, slot, "control", 240);
         x->control_d[x->control_blocks++] = 0.002 * noise(&m.seed);
     }
     x->control = stats_t_interval(x->control_d, x->control_blocks, 0.95);

@@ -198,8 +198,8 @@ static enum err_code write_gguf(struct searching *x, struct err *why)
     const struct quantize_options o = {
         .config = &c, .progress = recipe_on_write, .ctx = x, .log = &x->g->log, .resume = true
     };
-    enum err_code rc = config_set(&c, "force", config_text(&x->config, KNOB_FORCE), why);
-    if (!rc) rc = model_file_open(&g, x->model, why);
+    config_take(&c, &x->config, KNOB_FORCE);
+    enum err_code rc = model_file_open(&g, x->model, why);
     if (!rc) rc = quantize_file(path, g, &o, why);
     gguf_close(g);
     progress_clear(&x->progress);

@@ -27,7 +27,7 @@ struct candidates {
 
 static bool is_of_a_config(const struct cell_row *c)
 {
-    return c->arm >= 0 && strcmp(c->phase, CANARY_PHASE) && strcmp(c->phase, "warmup");
+    return c->arm >= 0 && cell_phase_is(c->phase, PHASE_CONFIG);
 }
 
 static struct candidate *candidate_of(struct candidates *all, const struct cell_row *c, int cells)
@@ -170,7 +170,7 @@ void show_next_of_search(struct table *t, const struct run_row *run)
 static enum err_code condition_add(void *ctx, const struct value_row *v, struct err *why)
 {
     (void)why;
-    if (conditions_cell_counts(v->phase)) conditions_add(ctx, v->metric, v->value);
+    if (cell_phase_is(v->phase, PHASE_CONDITIONS)) conditions_add(ctx, v->metric, v->value);
     return ERR_OK;
 }
 

@@ -11,7 +11,7 @@
 
 static bool cell_counts(const struct report_cell *c)
 {
-    return c->phase == REPORT_BLOCK && !c->discarded;
+    return cell_phase_is(c->phase, PHASE_SPEED) && !c->discarded;
 }
 
 static bool cell_is_of_arm(const struct report_source *s, const struct report_cell *c, int arm)

@@ -66,7 +66,7 @@ static void discarded_draw(struct plot *p, struct report *r, const struct report
         const struct report_cell *c = &s->cell[i], *before = i ? &s->cell[i - 1] : NULL;
         if (!c->discarded) continue;
         const bool same = k >= 0 && before && before->discarded && before->block == c->block &&
-                          before->phase == c->phase;
+                          !strcmp(before->phase, c->phase);
         if (!same) {
             k++;
             l->point[k].x_low = timeline_at(t, c->start_s);
@@ -103,6 +103,18 @@ static struct plot *timeline_plot(struct figure_plots *f, struct report *r, cons
 
 /* ---------------------------------------------------------------- arms over time */
 
+static const char *phase_word(const struct report_cell *c)
+{
+    static const struct {
+        const char *phase, *word;
+    } WORDS[] = { { "warmup", "warm-up" },
+                  { "control", "control block" },
+                  { "confirm", "block of the confirmation" } };
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        if (!strcmp(c->phase, WORDS[i].phase)) return WORDS[i].word;
+    return c->phase;
+}
+
 static void arm_lane_draw(struct plot *p, struct report *r, const struct report_source *s,
                           const struct timeline *t, int arm, int lane)
 {
@@ -110,16 +122,16 @@ static void arm_lane_draw(struct plot *p, struct report *r, const struct report_
     for (int i = 0; i < s->cells; i++) n += s->cell[i].arm == arm;
     struct plot_layer *l = n ? plot_layer(p, &r->arena, MARK_BOX, arm, n) : NULL;
     for (int i = 0, k = 0; l && i < s->cells && k < n; i++) {
-        static const char *const PHASES[] = { "warm-up", "control block", "block" };
         const struct report_cell *c = &s->cell[i];
         if (c->arm != arm) continue;
         struct plot_point *at = &l->point[k++];
         at->x_low = timeline_at(t, c->start_s);
         at->x_high = timeline_at(t, cell_end(c));
-        at->y_low = lane - (c->phase == REPORT_BLOCK ? 0.36 : 0.14);
-        at->y_high = lane + (c->phase == REPORT_BLOCK ? 0.36 : 0.14);
-        at->hint = c->block < 0 ? content_printf(r, "%s, warm-up", report_arm_name(arm))
-                                : content_printf(r, "%s, %s %d%s%s", report_arm_name(arm), PHASES[c->phase],
+        const double half = cell_phase_is(c->phase, PHASE_SPEED) ? 0.36 : 0.14;
+        at->y_low = lane - half;
+        at->y_high = lane + half;
+        at->hint = c->block < 0 ? content_printf(r, "%s, %s", report_arm_name(arm), phase_word(c))
+                                : content_printf(r, "%s, %s %d%s%s", report_arm_name(arm), phase_word(c),
                                                  c->block, *c->reason ? ": " : "", c->reason);
     }
 }

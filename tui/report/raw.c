@@ -84,9 +84,6 @@ static bool is_known(const struct report_source *s, int id)
 
 void section_raw(struct report *r, const struct report_source *s)
 {
-    static const char *const PHASES[] = {
-        [REPORT_WARMUP] = "warmup", [REPORT_CONTROL] = "control", [REPORT_BLOCK] = "block"
-    };
     struct str out = { 0 };
     content_add(r, CONTENT_SECTION, "Raw rows");
     if (!s->cells) {
@@ -107,7 +104,8 @@ void section_raw(struct report *r, const struct report_source *s)
         const bool has_arm = c->arm >= 0; /* the canary has none */
         str_append(&out, has_arm ? report_arm_name(c->arm) : "");
         put_text(&out, has_arm ? s->state.arm[c->arm].line : "");
-        str_printf(&out, ",%s,%d,%d,%d", PHASES[c->phase], c->block, c->slot, c->discarded);
+        put_text(&out, c->phase);
+        str_printf(&out, ",%d,%d,%d", c->block, c->slot, c->discarded);
         put_text(&out, c->reason);
         put_number(&out, c->start_s);
         put_number(&out, c->seconds);

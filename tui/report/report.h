@@ -14,7 +14,7 @@
 /* One stored cell. Times are seconds since the start of the first cell. */
 struct report_cell {
     int arm, block, slot; /* block -1: warm-up */
-    enum report_cell_phase { REPORT_WARMUP, REPORT_CONTROL, REPORT_BLOCK } phase;
+    const char *phase;    /* as in the database: "warmup" "control" "block" "confirm" "canary" ... */
     bool discarded;
     const char *reason; /* why it was discarded, or the error that ended it; "" */
     double start_s, seconds;

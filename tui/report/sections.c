@@ -340,14 +340,16 @@ static void discarded_table(struct report *r, const struct report_source *s)
     for (int i = 0; i < s->cells; i++) {
         const struct report_cell *c = &s->cell[i], *last = i ? &s->cell[i - 1] : NULL;
         if (!c->discarded || c->block < 0) continue;
-        if (last && last->discarded && last->block == c->block && last->phase == c->phase) continue;
+        if (last && last->discarded && last->block == c->block && !strcmp(last->phase, c->phase)) continue;
         if (!t) {
             t = content_table(r, "Discarded blocks", 3);
             table_set_heads(t, HEADS, "rll");
         }
         struct content_row *row = content_row(r, t);
         row->cell[0] = content_printf(r, "%d", c->block);
-        row->cell[1] = c->phase == REPORT_CONTROL ? "control" : "comparison";
+        row->cell[1] = !strcmp(c->phase, "control")   ? "control"
+                       : !strcmp(c->phase, "confirm") ? "confirmation"
+                                                      : "comparison";
         row->cell[2] = *c->reason ? content_plain(r, c->reason) : "not recorded";
     }
     if (!t) content_add(r, CONTENT_TEXT, "No block was discarded.");

@@ -55,11 +55,6 @@ static void source_on_sample(void *ctx, int64_t t_ns, const char *name, double v
                                                       value };
 }
 
-static enum report_cell_phase phase_of(const char *name)
-{
-    return !strcmp(name, "block") ? REPORT_BLOCK : !strcmp(name, "control") ? REPORT_CONTROL : REPORT_WARMUP;
-}
-
 static enum err_code source_load_itl(struct reader *r, struct db *d, int64_t id, struct err *why)
 {
     float *itl = NULL;
@@ -81,7 +76,7 @@ static enum err_code source_load_cell(struct reader *r, struct db *d, const stru
     c->arm = row->arm;
     c->block = row->block;
     c->slot = row->slot;
-    c->phase = phase_of(row->phase);
+    c->phase = text_store(r, row->phase);
     c->discarded = row->discarded || *row->error;
     c->reason = text_store(r, *row->error ? row->error : row->discard_reason);
     c->start_s = 1e-3 * (double)(row->started_ms - begin_ms);

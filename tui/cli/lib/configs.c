@@ -112,7 +112,7 @@ enum err_code cli_config(struct config *out, const struct cli_args *a, const cha
     struct config own = *out;
     for (int i = 0; i < a->knob_count && !rc; i++)
         rc = config_set_default(out, &own, a->knob[i].id, a->knob[i].value, why);
-    return rc;
+    return rc || !a->knob_count ? rc : config_check(out, why);
 }
 
 /* Copies value number `index` of a comma-separated list into buf. Returns false past the end of the list. */
@@ -147,7 +147,7 @@ static enum err_code grid_apply(struct config *c, const struct cli_args *a, int 
         enum err_code rc = config_set_default(c, &own, a->knob[i].id, value, why);
         if (rc) return rc;
     }
-    return ERR_OK;
+    return a->knob_count ? config_check(c, why) : ERR_OK;
 }
 
 enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args *a, struct err *why)
