@@ -183,7 +183,7 @@ static void put_command(struct table *t, struct side side[2], const char *worklo
         if (*side[0].model.path) words_append(&s, " -m ", side[0].model.path);
         words_append(&s, " -C ", side[0].line);
     } else {
-        known = cli_append_pair(&s, arms);
+        known = !*side[0].model.path == !*side[1].model.path && cli_append_pair(&s, arms);
     }
     words_append(&s, " -w ", workload);
     if (known) {

@@ -31,16 +31,14 @@ enum err_code cli_config_model(char **path, const struct cli_args *a, const stru
     return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
-/* The config line of a side in a command whose -m is `model`. */
-static enum err_code append_side(struct str *out, const struct config_on *side, const char *file,
-                                 const char *model)
+/* Appends the config line of a side in a command whose -m is `model`. */
+static bool append_side(struct str *out, const struct config_on *side, const char *file, const char *model)
 {
     struct config c = *side->config;
-    enum err_code rc = ERR_OK;
     if (*file) config_unset(&c, KNOB_MODEL); /* else the name that a server gives its model */
-    if (*file && strcmp(file, model)) rc = config_set(&c, KNOBS[KNOB_MODEL].key, file, NULL);
-    if (!rc) config_append_line(&c, out);
-    return rc || out->failed ? ERR_NOMEM : ERR_OK;
+    if (*file && strcmp(file, model) && config_set(&c, KNOBS[KNOB_MODEL].key, file, NULL)) return false;
+    config_append_line(&c, out);
+    return !out->failed;
 }
 
 bool cli_append_pair(struct str *out, const struct config_on side[2])
@@ -50,7 +48,7 @@ bool cli_append_pair(struct str *out, const struct config_on side[2])
     bool ok = true;
     for (int i = 0; i < 2; i++) file[i] = config_model_file(side[i].config, side[i].model);
     const char *model = file[*file[0] ? 0 : 1];
-    for (int i = 0; i < 2; i++) ok &= !append_side(&line[i], &side[i], file[i], model);
+    for (int i = 0; i < 2; i++) ok &= append_side(&line[i], &side[i], file[i], model);
     ok &= strcmp(str_text(&line[0]), str_text(&line[1])) != 0;
     if (ok && *model) {
         str_append(out, " -m ");
