@@ -79,7 +79,7 @@ static void test_each_config_keeps_its_model(void **state)
     check_next("default", "it's a.gguf", "q8_0", "it's a.gguf",
                "next: qdyno ab -m 'it'\\''s a.gguf' default q8_0 -w tg64 ");
     check_next(SERVER, "a.gguf", "threads=1", "a.gguf",
-               "next: qdyno ab -m a.gguf engine=openai,model=m,url=http://127.0.0.1:1 threads=1 -w tg64 ");
+               "next: qdyno ab -m a.gguf model=m,engine=openai,url=http://127.0.0.1:1 threads=1 -w tg64 ");
     /* one config on one model is no comparison */
     check_next("default", "a.gguf", "model=a.gguf", "a.gguf", "next: qdyno show 7 ");
 }
