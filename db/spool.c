@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 static const struct db_column SPOOL_COLUMNS[] = {
     DB_COLUMN(spool_row, id, I64),
     DB_COLUMN(spool_row, group_url, OWNED),
@@ -132,13 +134,8 @@ static enum err_code group_append(void *ctx, sqlite3_stmt *s, struct err *why)
     if (rc) return rc;
     if (strlen(stored.group_url) >= sizeof l->rows->url)
         return err_set(why, ERR_FORMAT, "the address of a group is too long: %.80s...", stored.group_url);
-    if (l->n == l->cap) {
-        int cap = l->cap ? 2 * l->cap : 16;
-        struct group_row *rows = realloc(l->rows, (size_t)cap * sizeof *rows);
-        if (!rows) return err_set(why, ERR_NOMEM, "out of memory listing groups");
-        l->rows = rows;
-        l->cap = cap;
-    }
+    if (!array_room(&l->rows, &l->cap, (int64_t)l->n + 1, sizeof *l->rows))
+        return err_set(why, ERR_NOMEM, "out of memory listing groups");
     struct group_row *g = &l->rows[l->n++];
     *g = (struct group_row){ .first_ms = stored.first_ms, .last_ms = stored.last_ms };
     snprintf(g->url, sizeof g->url, "%s", stored.group_url);

@@ -14,6 +14,7 @@
 
 #include "advisor/advise/accelerators.h"
 #include "advisor/advise/adviser.h"
+#include "base/array.h"
 #include "engine/import/import.h"
 
 /* Weights of the score, per unit of ln(ratio). */
@@ -296,13 +297,8 @@ static enum err_code candidate_add(struct adviser *a, const struct config *c, st
     prediction_use_evidence(a, line, &p, &decode, &prefill);
     if (!decode.runs && !a->every && !precision_helps(a, c, &p)) return ERR_OK;
     if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
-    if (a->n == a->cap) {
-        const int cap = a->cap ? 2 * a->cap : 64;
-        struct advice *grown = realloc(a->list, (size_t)cap * sizeof(*grown));
-        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for advice");
-        a->list = grown;
-        a->cap = cap;
-    }
+    if (!array_room(&a->list, &a->cap, (int64_t)a->n + 1, sizeof *a->list))
+        return err_set(why, ERR_NOMEM, "out of memory for advice");
     struct advice *v = &a->list[a->n++];
     memset(v, 0, sizeof(*v));
     v->config = *c;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
+#include "base/array.h"
 #include "telemetry/metrics/metrics.h"
 
 enum { CELLS_MOST = 20000, UNITS_MOST = 256 };
@@ -70,13 +71,7 @@ static struct evidence_series *series_at(struct evidence *e, int64_t run_id, con
     for (int i = e->n - 1; i >= 0 && e->series[i].run_id == run_id; i--)
         if (!strcmp(e->series[i].line, line) && workload_equal(&e->series[i].workload, w))
             return &e->series[i];
-    if (e->n == e->cap) {
-        const int cap = e->cap ? 2 * e->cap : 16;
-        struct evidence_series *grown = realloc(e->series, (size_t)cap * sizeof *grown);
-        if (!grown) return NULL;
-        e->series = grown;
-        e->cap = cap;
-    }
+    if (!array_room(&e->series, &e->cap, (int64_t)e->n + 1, sizeof *e->series)) return NULL;
     struct evidence_series *s = &e->series[e->n];
     *s = (struct evidence_series){
         .run_id = run_id, .block = -1, .config = *config, .workload = *w, .first = true

@@ -31,7 +31,7 @@ static void propose(struct proposals *out, const struct gguf *g, const char *pat
     if (arm_check(&c, path, 0, 1, NULL)) return;
     struct proposal *p = &out->row[out->count++];
     config_line(&c, p->line, sizeof p->line);
-    for (int k = 0; k < KNOB_COUNT; k++) p->changes_answers |= c.given[k] && KNOBS[k].changes_answers;
+    p->changes_answers = config_changes_answers(&c);
     snprintf(p->about, sizeof p->about, "%s", about);
 }
 

@@ -8,13 +8,6 @@
 #include "advisor/advise/adviser.h"
 #include "base/cut/cut.h"
 
-static bool changes_answers(const struct config *c)
-{
-    for (int k = 0; k < KNOB_COUNT; k++)
-        if (c->given[k] && KNOBS[k].changes_answers) return true;
-    return false;
-}
-
 static void reason_append(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void reason_append(struct str *s, const char *fmt, ...)
 {
@@ -109,7 +102,8 @@ void advice_set_reason(const struct adviser *a, struct advice *v)
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
     if (threads && adviser_predict_with(a, &other, &v->config, "threads", "0"))
         reason_append(&s, "%d of %d cores are predicted to reach %.0f %% of the decode rate of all cores",
-                      threads, machine_usable_cores(a->machine), 100 * p->decode_tok_s.estimate / other.decode_tok_s.estimate);
+                      threads, machine_usable_cores(a->machine),
+                      100 * p->decode_tok_s.estimate / other.decode_tok_s.estimate);
     if (!s.len) {
         if (p->in_cache)
             reason_append(
@@ -153,7 +147,7 @@ static void reason_add_foreign(const struct adviser *a, const struct advice *v, 
 
 static void reason_add_kld(const struct adviser *a, const struct advice *v, struct str *s)
 {
-    if (!changes_answers(&v->config)) return;
+    if (!config_changes_answers(&v->config)) return;
     const struct answer_kld *l = advice_measured_kld(a, &v->config);
     char text[TEXT_LABEL];
     if (!l) {
@@ -196,7 +190,7 @@ void advice_set_caution(const struct adviser *a, struct advice *v)
 
 void advice_set_loss(const struct adviser *a, struct advice *v)
 {
-    const bool same = !changes_answers(&v->config);
+    const bool same = !config_changes_answers(&v->config);
     const struct answer_kld *l = same ? NULL : advice_measured_kld(a, &v->config);
     v->kld = same ? 0 : l && !l->foreign ? l->kld : (double)NAN;
     v->foreign = l && l->foreign;

@@ -18,12 +18,8 @@ static enum gate_outcome gate_of(const struct experiment_state *x, int arm)
 /* Can the arm give other answers than A, with nothing known of their quality? */
 static bool answers_are_unknown(const struct experiment_state *x, int arm)
 {
-    const struct config *a = &x->spec.config[0], *b = &x->spec.config[arm];
-    for (int k = 0; k < KNOB_COUNT; k++)
-        if (KNOBS[k].changes_answers &&
-            strcmp(config_text(a, (enum knob_id)k), config_text(b, (enum knob_id)k)) != 0)
-            return !x->comparison[arm].quality.known;
-    return false;
+    return !config_same_answers(&x->spec.config[0], &x->spec.config[arm]) &&
+           !x->comparison[arm].quality.known;
 }
 
 /* May the arm be proposed for use? Not where `apply` refuses it, or where a limit that was set forbids it. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void totals_free(struct run_totals *l)
 {
     for (int e = 0; e < ESTIMANDS_COUNT; e++)
@@ -18,13 +20,8 @@ void totals_free(struct run_totals *l)
 
 static void keep_itl(struct phase_totals *t, const float *itl, int n)
 {
-    if (t->n_itl + n > t->cap_itl) {
-        const int cap = MAX(2 * t->cap_itl, t->n_itl + n);
-        float *grown = realloc(t->itl, (size_t)cap * sizeof(*grown));
-        if (!grown) return; /* the percentile is then over fewer tokens; itl_samples says how many */
-        t->itl = grown;
-        t->cap_itl = cap;
-    }
+    /* without memory the percentile is over fewer tokens; itl_samples says how many */
+    if (!array_room(&t->itl, &t->cap_itl, (int64_t)t->n_itl + n, sizeof *t->itl)) return;
     if (n) memcpy(t->itl + t->n_itl, itl, (size_t)n * sizeof(*itl));
     t->n_itl += n;
 }

@@ -30,7 +30,7 @@ enum err_code model_check(const char *path, const char *want, struct err *why)
 
 static const struct result *run_best_arm(const struct results *r, enum metric_id metric, const char *workload)
 {
-    const int better = METRICS[metric].better < 0 ? -1 : 1;
+    const int better = metric_sign(&METRICS[metric]);
     const struct result *best = NULL;
     for (int i = 0; i < r->n; i++) {
         const double y = better * result_mean(&r->result[i], metric);

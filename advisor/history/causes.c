@@ -73,9 +73,13 @@ static double mean_between(const struct metric_table *t, int metric, int from, i
     return n ? sum / n : NAN;
 }
 
-/* The change of one metric nearest to point `at`, among points from..to. */
+/* The points from..to, in which a change nearest to `at` is looked for. */
+struct stretch {
+    int at, from, to;
+};
+/* The change of one metric nearest to a point. */
 static enum err_code nearest_change(struct moved *out, bool *found, const struct metric_table *t, int metric,
-                                    int at, int from, int to, struct err *why)
+                                    struct stretch in, struct err *why)
 {
     double *x = malloc((size_t)t->n * sizeof *x);
     int *place = malloc((size_t)t->n * sizeof *place), changes = 0, far = INT32_MAX;
@@ -88,7 +92,7 @@ static enum err_code nearest_change(struct moved *out, bool *found, const struct
     *found = false;
     for (int i = 0; i < changes; i++) {
         const int point = place[c[i].at];
-        if (point < from || point > to || abs(point - at) >= far) continue;
+        if (point < in.from || point > in.to || abs(point - in.at) >= far) continue;
         const int before = i ? place[c[i - 1].at] : 0, after = i + 1 < changes ? place[c[i + 1].at] : t->n;
         *out = (struct moved){ .metric = (enum metric_id)metric,
                                .at = point,
@@ -96,7 +100,7 @@ static enum err_code nearest_change(struct moved *out, bool *found, const struct
                                .after = mean_between(t, metric, point, after),
                                .p = c[i].p };
         *found = true;
-        far = abs(point - at);
+        far = abs(point - in.at);
     }
     free(c);
     free(place);
@@ -129,12 +133,13 @@ enum err_code moved_find(struct moved out[MOVED_MAX], int *n, const struct metri
                          int before, int after, struct err *why)
 {
     enum err_code rc = ERR_OK;
+    const struct stretch in = { at, at - before, at + after };
     struct moved all[METRIC_COUNT];
     int found = 0;
     for (int m = 0; m < METRIC_COUNT && !rc; m++) {
         bool some = false;
         if (!is_explaining((enum metric_id)m)) continue;
-        rc = nearest_change(&all[found], &some, t, m, at, at - before, at + after, why);
+        rc = nearest_change(&all[found], &some, t, m, in, why);
         found += some && !rc;
     }
     qsort(all, (size_t)found, sizeof *all, moved_compare);

@@ -129,7 +129,7 @@ static enum err_code changes_of_cells(struct run_causes *out, const struct cell_
     double *y = malloc((size_t)MAX(t->n, 1) * sizeof *y);
     int *place = malloc((size_t)MAX(t->n, 1) * sizeof *place), n = 0;
     struct change *c = NULL;
-    const int better = METRICS[out->metric].better < 0 ? -1 : 1;
+    const int better = metric_sign(&METRICS[out->metric]);
     enum err_code rc = y && place ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the cells of a run");
     for (int i = 0; i < t->n && !rc; i++) {
         const double v = t->value[(size_t)out->metric * (size_t)t->n + (size_t)i];

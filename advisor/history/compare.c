@@ -81,7 +81,7 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
                          const struct results *after, double margin)
 {
     double *a = scratch, *b = scratch + c->before->units;
-    const int better = METRICS[c->metric].better < 0 ? -1 : 1;
+    const int better = metric_sign(&METRICS[c->metric]);
     c->n_before = result_values(c->before, c->metric, a, NULL);
     c->n_after = result_values(c->after, c->metric, b, NULL);
     c->rate_before = stats_exp(stats_t_interval(a, c->n_before, 0.95));
@@ -242,7 +242,7 @@ static bool was_confirmed(const struct result *r)
 static int block_effects(const struct results *r, int arm, enum metric_id metric, double *d)
 {
     const struct result *a = arm_result(r, 0), *k = arm_result(r, arm);
-    const int better = METRICS[metric].better < 0 ? -1 : 1, m = (int)metric - METRIC_SENSOR_COUNT;
+    const int better = metric_sign(&METRICS[metric]), m = (int)metric - METRIC_SENSOR_COUNT;
     const bool confirmed = was_confirmed(k);
     int n = 0;
     for (int i = 0; a && k && i < k->units; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
+#include "base/array.h"
 
 /* ---------------------------------------------------------------- reading */
 
@@ -25,10 +26,8 @@ static bool point_belongs(const struct history_series *s, const struct results *
 
 static struct history_series *series_new(struct history *h)
 {
-    struct history_series *grown = realloc(h->series, ((size_t)h->n + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    h->series = grown;
-    struct history_series *s = &grown[h->n++];
+    if (!array_room(&h->series, &h->room, (int64_t)h->n + 1, sizeof *h->series)) return NULL;
+    struct history_series *s = &h->series[h->n++];
     *s = (struct history_series){ .metric = METRIC_COUNT };
     return s;
 }
@@ -89,7 +88,7 @@ static enum err_code result_add(struct history *h, const struct results *r, cons
         p->metric[i] = result_mean(x, id) - (canary_of(id, &(int){ 0 }) == METRIC_COUNT ? 0 : canary);
         if (id == s->metric) p->canary = canary_of(id, &(int){ 0 }) == METRIC_COUNT ? 0 : canary;
     }
-    const int better = METRICS[s->metric].better < 0 ? -1 : 1;
+    const int better = metric_sign(&METRICS[s->metric]);
     p->level = better * (p->y - p->canary);
     return ERR_OK;
 }

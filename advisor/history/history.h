@@ -118,8 +118,8 @@ struct results {
     double canary[RESULT_METRICS];       /* mean of ln(canary); NAN without one */
     double canary_drift[RESULT_METRICS]; /* ln(canary at the end / at the start); NAN unless both exist */
     char canary_work[96];                /* ""  without a canary */
-    struct result *result;
-    int n;
+    struct result *result;               /* [n]; room: how many fit */
+    int n, room;
 };
 /* Read a run's results. Errors: ERR_USAGE when there is no such run; ERR_NOMEM; as db_*. */
 enum err_code results_read(struct results *out, struct db *d, int64_t run_id, struct err *why);
@@ -174,8 +174,8 @@ struct history_series {
     int n, cap;
 };
 struct history {
-    struct history_series *series;
-    int n;
+    struct history_series *series; /* [n]; room: how many fit */
+    int n, room;
 };
 struct history_want {
     const char *filter;              /* as db_run_list; NULL all */

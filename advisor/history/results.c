@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
+#include "base/array.h"
 
 struct reader {
     struct results *out;
@@ -27,10 +28,8 @@ static struct result *result_at(struct results *r, const struct value_row *v)
         if (r->result[i].arm == v->arm && !strcmp(r->result[i].config, v->config) &&
             !strcmp(r->result[i].work_hash, v->work_hash))
             return &r->result[i];
-    struct result *grown = realloc(r->result, ((size_t)r->n + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    r->result = grown;
-    struct result *new = &grown[r->n++];
+    if (!array_room(&r->result, &r->room, (int64_t)r->n + 1, sizeof *r->result)) return NULL;
+    struct result *new = &r->result[r->n++];
     *new = (struct result){ .arm = v->arm };
     snprintf(new->config, sizeof new->config, "%s", v->config);
     snprintf(new->workload, sizeof new->workload, "%s", v->workload);

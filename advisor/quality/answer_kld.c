@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "engine/gguf/gguf.h"
 #include "engine/import/import.h"
 #include "engine/model/model.h"
@@ -54,9 +55,8 @@ static enum err_code answer_add(struct answer_klds *l, const struct answer_kld *
         if (known->foreign && !row->foreign) *known = *row;
         return ERR_OK;
     }
-    struct answer_kld *grown = realloc(l->row, ((size_t)l->n + 1) * sizeof *grown);
-    if (!grown) return err_set(why, ERR_NOMEM, "out of memory while loading earlier KL divergences");
-    l->row = grown;
+    if (!array_room(&l->row, &l->room, (int64_t)l->n + 1, sizeof *l->row))
+        return err_set(why, ERR_NOMEM, "out of memory while loading earlier KL divergences");
     l->row[l->n++] = *row;
     return ERR_OK;
 }

@@ -71,8 +71,8 @@ struct answer_kld {
     bool foreign; /* measured on another text than the model's, and never on that */
 };
 struct answer_klds {
-    struct answer_kld *row; /* [n], owned */
-    int n;
+    struct answer_kld *row; /* [n], owned; room: how many fit */
+    int n, room;
     struct quality_text text; /* of the model */
 };
 

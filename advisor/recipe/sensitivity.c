@@ -251,7 +251,7 @@ static enum err_code budget_foresee(struct asking *a, struct err *why)
     a->s->too_short = true;
     return err_set(
         why, ERR_USAGE,
-        "the budget of %.6g s is too short: as fast as this machine is now, loading the model and a window of the text took %.1f s, and "
+        "the budget of %.6g s is too short: as fast as this machine is now, loading the model and two windows of the text took %.1f s, and "
         "measuring %d of %d losses and checking the recipe takes at least %.0f s: use --budget %.0fs, or a smaller "
         "model; %d of the losses are stored, and are not measured again",
         o->budget_s, spent, a->done ? 0 : 1, a->s->of, least, STEP_S * ceil(2 * (spent + least) / STEP_S),

@@ -139,22 +139,23 @@ static enum err_code arm_request(struct arm *a, json_t *request, json_t **answer
     return rc;
 }
 
-enum err_code arm_cell_in_turns(struct arm *a, const char *workload, uint64_t seed, struct turn_length turn,
-                                json_t **answer, arm_event_fn *event, void *ctx, struct err *why)
+enum err_code arm_cell_in_turns(struct arm *a, const struct turns_spec *what, json_t **answer,
+                                arm_event_fn *event, void *ctx, struct err *why)
 {
     json_t *r = json_object();
     json_put_str(r, "op", "cell");
-    json_put_str(r, "workload", workload);
-    json_put_int(r, "seed", (int64_t)seed); /* the worker reads the same 64 bits as unsigned */
-    if (turn.steps) json_put_int(r, "turn_steps", turn.steps);
-    if (turn.passes) json_put_int(r, "turn_passes", turn.passes);
+    json_put_str(r, "workload", what->workload);
+    json_put_int(r, "seed", (int64_t)what->seed); /* the worker reads the same 64 bits as unsigned */
+    if (what->turn.steps) json_put_int(r, "turn_steps", what->turn.steps);
+    if (what->turn.passes) json_put_int(r, "turn_passes", what->turn.passes);
     return arm_request(a, r, answer, event, ctx, why);
 }
 
 enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
                        arm_event_fn *event, void *ctx, struct err *why)
 {
-    return arm_cell_in_turns(a, workload, seed, (struct turn_length){ 0 }, answer, event, ctx, why);
+    const struct turns_spec what = { .workload = workload, .seed = seed };
+    return arm_cell_in_turns(a, &what, answer, event, ctx, why);
 }
 
 enum err_code arm_profile(struct arm *a, const char *workload, uint64_t seed, json_t **answer,

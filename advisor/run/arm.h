@@ -114,8 +114,13 @@ struct turn_length {
 };
 /* The same in turns: the worker sends the event "turn" before each turn and waits until the callback returns.
  */
-enum err_code arm_cell_in_turns(struct arm *a, const char *workload, uint64_t seed, struct turn_length turn,
-                                json_t **answer, arm_event_fn *event, void *ctx, struct err *why);
+struct turns_spec {
+    const char *workload;
+    uint64_t seed;
+    struct turn_length turn;
+};
+enum err_code arm_cell_in_turns(struct arm *a, const struct turns_spec *what, json_t **answer,
+                                arm_event_fn *event, void *ctx, struct err *why);
 
 /* With turn_s the worker sends the event "turn" before the first step and after every turn_s of work, and
  * waits until the callback returns. */

@@ -102,28 +102,31 @@ static enum err_code bench_result(json_t **out, const struct llama_tool *t, stru
                    "llama-bench printed no result: expected a JSON line with samples_ns (-o jsonl)");
 }
 
-/* One test of llama-bench: prompt or generated tokens after `depth`. *seconds: of that test; *info: new
- * reference, NULL not wanted. */
-static enum err_code bench_test(struct llama_tool *t, int prompt, int gen, int depth, double *seconds,
-                                json_t **info, arm_event_fn *event, void *ctx, struct err *why)
+/* One test of llama-bench: prompt or generated tokens after `depth` tokens. */
+struct bench_test {
+    int prompt, gen, depth;
+};
+/* *seconds: of that test; *info: new reference, NULL not wanted. */
+static enum err_code bench_test(struct llama_tool *t, struct bench_test what, double *seconds, json_t **info,
+                                arm_event_fn *event, void *ctx, struct err *why)
 {
     char p[16], n[16], d[16];
     json_t *result = NULL;
-    snprintf(p, sizeof p, "%d", prompt);
-    snprintf(n, sizeof n, "%d", gen);
-    snprintf(d, sizeof d, "%d", depth);
+    snprintf(p, sizeof p, "%d", what.prompt);
+    snprintf(n, sizeof n, "%d", what.gen);
+    snprintf(d, sizeof d, "%d", what.depth);
     const char *const args[] = { "-p", p, "-n", n, "-d", d, "-r", "1", "-o", "jsonl", NULL };
     enum err_code rc = tool_run(t, args, event, ctx, why);
     if (!rc) rc = bench_result(&result, t, why);
     if (rc) return rc;
-    if (json_get_int(result, "n_prompt", -1) != prompt || json_get_int(result, "n_gen", -1) != gen ||
-        json_get_int(result, "n_depth", 0) != depth)
+    if (json_get_int(result, "n_prompt", -1) != what.prompt ||
+        json_get_int(result, "n_gen", -1) != what.gen || json_get_int(result, "n_depth", 0) != what.depth)
         rc = err_set(why, ERR_USAGE,
                      "llama-bench ran %lld prompt and %lld generated tokens at depth %lld instead of %d, %d "
                      "and %d",
                      (long long)json_get_int(result, "n_prompt", -1),
                      (long long)json_get_int(result, "n_gen", -1),
-                     (long long)json_get_int(result, "n_depth", 0), prompt, gen, depth);
+                     (long long)json_get_int(result, "n_depth", 0), what.prompt, what.gen, what.depth);
     *seconds = json_number_value(json_array_get(json_object_get(result, "samples_ns"), 0)) * 1e-9;
     if (!rc && !(*seconds > 0)) rc = err_set(why, ERR_FORMAT, "llama-bench measured no time");
     if (info && !rc) *info = json_incref(result);
@@ -136,8 +139,12 @@ static enum err_code bench_cell(struct llama_tool *t, const struct workload *w, 
 {
     double prefill_s = NAN, decode_s = NAN;
     enum err_code rc = ERR_OK;
-    if (w->prompt) rc = bench_test(t, w->prompt, 0, w->depth, &prefill_s, NULL, event, ctx, why);
-    if (!rc && w->gen) rc = bench_test(t, 0, w->gen, w->depth + w->prompt, &decode_s, NULL, event, ctx, why);
+    if (w->prompt)
+        rc = bench_test(t, (struct bench_test){ .prompt = w->prompt, .depth = w->depth }, &prefill_s, NULL,
+                        event, ctx, why);
+    if (!rc && w->gen)
+        rc = bench_test(t, (struct bench_test){ .gen = w->gen, .depth = w->depth + w->prompt }, &decode_s,
+                        NULL, event, ctx, why);
     json_put_num(o, "prefill_s", prefill_s);
     json_put_num(o, "decode_s", decode_s);
     json_put_num(o, "server_prefill_s", prefill_s); /* its only clock is its own */
@@ -153,7 +160,8 @@ static enum err_code bench_describe(struct llama_tool *t, json_t *about, arm_eve
     json_t *info = NULL;
     double ignored;
     char build[96];
-    const enum err_code rc = bench_test(t, 1, 0, 0, &ignored, &info, event, ctx, why);
+    const enum err_code rc = bench_test(t, (struct bench_test){ .prompt = 1 }, &ignored, &info, event, ctx,
+                                        why);
     if (rc) return rc;
     snprintf(build, sizeof build, "b%lld-%s", (long long)json_get_int(info, "build_number", 0),
              json_get_str(info, "build_commit", "unknown"));

@@ -194,8 +194,8 @@ enum err_code cell_run_repeats(struct measured_cell *c, const struct cell_ask *a
 {
     for (int i = 0; i < MIN(MAX(1, ask->repeats), CELL_REPEATS_MAX); i++) {
         json_t *answer = NULL;
-        enum err_code rc = arm_cell_in_turns(ask->arm, ask->workload, ask->seed, ask->turn, &answer,
-                                             ask->event, ask->ctx, why);
+        const struct turns_spec what = { ask->workload, ask->seed, ask->turn };
+        enum err_code rc = arm_cell_in_turns(ask->arm, &what, &answer, ask->event, ask->ctx, why);
         if (rc) return rc;
         const bool ok = cell_add(c, answer, i);
         c->switch_s += json_get_num(answer, "skipped_s", 0);

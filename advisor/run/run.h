@@ -383,7 +383,7 @@ struct cell_tally {
     struct tally_totals all;
     struct tally_totals undisturbed; /* only these correct the prediction model */
     float *itl;                      /* owned: seconds between tokens, of all repetitions */
-    int n_itl;
+    int n_itl, room_itl;
 };
 /* A cell counts as undisturbed when c->disturbed is empty. ERR_NOMEM. */
 enum err_code tally_add(struct cell_tally *t, const struct measured_cell *c, struct err *why);

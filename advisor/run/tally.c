@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "advisor/stats/stats.h"
+#include "base/array.h"
 
 /* A cell without prompt or without generation has no tokens of that kind. */
 static double tokens_of(double field)
@@ -49,10 +50,9 @@ enum err_code tally_add(struct cell_tally *t, const struct measured_cell *c, str
     totals_add(&t->all, c);
     if (!*c->disturbed) totals_add(&t->undisturbed, c);
     if (!c->n_itl) return ERR_OK;
-    float *grown = realloc(t->itl, ((size_t)t->n_itl + (size_t)c->n_itl) * sizeof *grown);
-    if (!grown) return err_set(why, ERR_NOMEM, "no memory for %d latencies", c->n_itl);
-    memcpy(grown + t->n_itl, c->itl, (size_t)c->n_itl * sizeof *grown);
-    t->itl = grown;
+    if (!array_room(&t->itl, &t->room_itl, (int64_t)t->n_itl + c->n_itl, sizeof *t->itl))
+        return err_set(why, ERR_NOMEM, "no memory for %d latencies", c->n_itl);
+    memcpy(t->itl + t->n_itl, c->itl, (size_t)c->n_itl * sizeof *t->itl);
     t->n_itl += c->n_itl;
     return ERR_OK;
 }

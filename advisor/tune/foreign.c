@@ -75,7 +75,7 @@ static enum err_code configs_list(struct foreign *f, const struct tune_space *s,
     }
     for (int i = 0; i <= f->n; i++) {
         f->seen[i] = tune_candidate_unknown(i);
-        f->seen[i].same_answers = foreign_same_answers(&f->config[0], &f->config[i]);
+        f->seen[i].same_answers = config_same_answers(&f->config[0], &f->config[i]);
         config_line(&f->config[i], f->seen[i].line, sizeof f->seen[i].line);
     }
     f->out->space = f->n + 1; /* with the current one */

@@ -10,6 +10,7 @@
 #include "advisor/tune/parts.h"
 #include "advisor/recipe/recipe.h"
 #include "advisor/run/run.h"
+#include "base/array.h"
 #include "engine/eval/eval.h"
 
 static const char QUALITY[] = "quality"; /* phase of the cells */
@@ -132,13 +133,9 @@ static enum err_code answer_add(struct tuning *t, int i, const struct tune_answe
 {
     int at[TUNE_DIMS];
     struct tune_answer *a = answer_find(&t->known, now->line);
-    if (!a && t->known.answers == t->known.answer_room) {
-        const int room = t->known.answer_room ? 2 * t->known.answer_room : 32;
-        struct tune_answer *grown = realloc(t->known.answer, (size_t)room * sizeof *grown);
-        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for measured answers");
-        t->known.answer = grown;
-        t->known.answer_room = room;
-    }
+    if (!a && !array_room(&t->known.answer, &t->known.answer_room, (int64_t)t->known.answers + 1,
+                          sizeof *t->known.answer))
+        return err_set(why, ERR_NOMEM, "out of memory for measured answers");
     if (!a) a = &t->known.answer[t->known.answers++];
     const bool first = i >= 0 && t->known.list[i].index >= 0 && isnan(t->known.list[i].kld) && !now->failed;
     /* record the observation first: a NAN divergence stands for the estimate that it is compared with */

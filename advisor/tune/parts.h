@@ -219,8 +219,6 @@ enum err_code tune_experiment(const struct tune_options *o, const struct experim
 
 /* ---------------------------------------------------------------- foreign.c */
 
-/* Do two configs of other engines differ only in settings that change no answers? Pure. */
-bool foreign_same_answers(const struct config *a, const struct config *b);
 /* As tune(), where tune_is_foreign. *out is initialized. */
 enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why);
 

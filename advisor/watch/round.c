@@ -92,7 +92,7 @@ struct item_round {
 
 double gain_ratio(const struct metric *metric, double ln_value, double ln_reference)
 {
-    return exp((metric->better < 0 ? -1 : 1) * (ln_value - ln_reference)) - 1;
+    return exp(metric_sign(metric) * (ln_value - ln_reference)) - 1;
 }
 
 /* The smallest loss that any enabled alert fires at. */

@@ -288,6 +288,12 @@ const char *config_label(const struct config *c, char *buf, size_t size);
 /* Do both have the same canonical line? Values that were derived or resolved do not count. */
 bool config_same(const struct config *a, const struct config *b);
 
+/* Is a key given that can change answers? */
+bool config_changes_answers(const struct config *c);
+/* Do two configs differ only in settings that change no answers? Arguments of llama.cpp's programs count by
+ * what they set. */
+bool config_same_answers(const struct config *a, const struct config *b);
+
 /* All keys with their values, given or not. New reference. */
 json_t *config_to_json(const struct config *c);
 /* Absent keys get their default; keys whose value is not the default count as given. ERR_USAGE. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 struct parsing {
     struct task_set *set;
     int line, cap;
@@ -127,13 +129,8 @@ static enum err_code add_line(struct parsing *p, const char *line, size_t n)
     struct task_set *s = p->set;
     json_t *o = NULL;
     if (strspn(line, " \t\r") >= n) return ERR_OK;
-    if (s->n == p->cap) {
-        const int cap = p->cap ? 2 * p->cap : 64;
-        struct task_item *more = realloc(s->item, (size_t)cap * sizeof *more);
-        if (!more) return err_set(p->why, ERR_NOMEM, "out of memory for the questions");
-        s->item = more;
-        p->cap = cap;
-    }
+    if (!array_room(&s->item, &p->cap, (int64_t)s->n + 1, sizeof *s->item))
+        return err_set(p->why, ERR_NOMEM, "out of memory for the questions");
     enum err_code rc = json_parse(&o, line, n, p->why);
     if (rc) return rc == ERR_FORMAT ? err_prefix(p->why, "line %d", p->line) : rc;
     rc = json_is_object(o) ? read_item(p, &s->item[s->n], o) : wrong(p, "expected a JSON object");

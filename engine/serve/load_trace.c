@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
+
 #define TRACE_BYTES_MOST (1ull << 30)
 enum { FIELD_BYTES = 128, TOKENS_MOST = 1 << 24, HASHES_MOST = TOKENS_MOST / LOAD_TRACE_BLOCK };
 
@@ -27,13 +29,7 @@ struct reader {
 
 static bool row_append(struct reader *r, const struct load_trace_row *row)
 {
-    if (r->out->n == r->room) {
-        const int room = MAX(2 * r->room, 1024);
-        struct load_trace_row *more = realloc(r->out->row, (size_t)room * sizeof *more);
-        if (!more) return false;
-        r->out->row = more;
-        r->room = room;
-    }
+    if (!array_room(&r->out->row, &r->room, (int64_t)r->out->n + 1, sizeof *r->out->row)) return false;
     r->out->row[r->out->n++] = *row;
     return true;
 }

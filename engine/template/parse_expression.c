@@ -3,97 +3,9 @@
  * jinja2/parser.py.
  *
  * Depth and the lengths of chains are limited, because the tree is evaluated recursively. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "engine/template/template_internal.h"
-
-/* ---------------------------------------------------------------- tokens */
-
-const struct token *tpl_peek(const struct token_stream *s)
-{
-    return &s->items[s->at];
-}
-
-const struct token *tpl_next(struct token_stream *s)
-{
-    const struct token *t = &s->items[s->at];
-    if (t->type != TOKEN_END_OF_FILE) s->at++;
-    return t;
-}
-
-static bool text_is(const struct text *t, const char *word)
-{
-    return t->n == strlen(word) && !memcmp(t->bytes, word, t->n);
-}
-
-bool tpl_is(const struct token_stream *s, enum token_type type, const char *text)
-{
-    const struct token *t = tpl_peek(s);
-    return t->type == type && (!text || text_is(&t->text, text));
-}
-
-bool tpl_accept(struct token_stream *s, enum token_type type, const char *text)
-{
-    if (s->rc || !tpl_is(s, type, text)) return false;
-    tpl_next(s);
-    return true;
-}
-
-bool tpl_expect(struct token_stream *s, enum token_type type, const char *text, const char *expected)
-{
-    if (tpl_accept(s, type, text)) return true;
-    tpl_parse_error(s, expected);
-    return false;
-}
-
-void *tpl_parse_fail(struct token_stream *s, int line, const char *format, ...)
-{
-    char text[400];
-    va_list args;
-    if (s->rc) return NULL;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    s->rc = err_set(s->why, ERR_FORMAT, "%s, line %d: %s", s->name, line, text);
-    return NULL;
-}
-
-void *tpl_parse_error(struct token_stream *s, const char *expected)
-{
-    const struct token *t = tpl_peek(s);
-    switch (t->type) {
-    case TOKEN_END_OF_FILE:
-        return tpl_parse_fail(s, t->line, "expected %s, found the end of the template", expected);
-    case TOKEN_TEXT: return tpl_parse_fail(s, t->line, "expected %s, found text", expected);
-    case TOKEN_STRING:
-        return tpl_parse_fail(s, t->line, "expected %s, found the string '%.*s'", expected,
-                              (int)MIN(t->text.n, 40), t->text.bytes);
-    default:
-        return tpl_parse_fail(s, t->line, "expected %s, found '%.*s'", expected, (int)MIN(t->text.n, 40),
-                              t->text.bytes);
-    }
-}
-
-bool tpl_parse_deeper(struct token_stream *s)
-{
-    if (s->rc) return false;
-    if (++s->depth <= TEMPLATE_DEPTH_MOST) return true;
-    tpl_parse_fail(s, tpl_peek(s)->line, "nested deeper than %d levels", TEMPLATE_DEPTH_MOST);
-    return false;
-}
-
-struct node *tpl_node(struct token_stream *s, enum node_kind kind)
-{
-    struct node *n = s->rc ? NULL : arena_alloc(s->memory, sizeof *n);
-    if (!n) {
-        if (!s->rc) s->rc = err_set(s->why, ERR_NOMEM, "out of memory for a template");
-        return NULL;
-    }
-    n->kind = kind;
-    n->line = tpl_peek(s)->line;
-    return n;
-}
 
 /* ---------------------------------------------------------------- lists of expressions */
 
@@ -118,7 +30,7 @@ static struct node *parse_arguments(struct token_stream *s)
             n->op = list ? OP_MUL : OP_POW;
             n->x = tpl_parse_expression(s);
         } else if (tpl_is(s, TOKEN_WORD, NULL) && after->type == TOKEN_OPERATOR &&
-                   text_is(&after->text, "=")) {
+                   tpl_text_is(&after->text, "=")) {
             n = tpl_node(s, NODE_KEYWORD);
             if (!n) return NULL;
             n->name = &tpl_next(s)->text;
@@ -201,8 +113,8 @@ static struct node *parse_word(struct token_stream *s)
     struct node *n = tpl_node(s, NODE_NAME);
     if (!n) return NULL;
     n->name = &tpl_next(s)->text;
-    s->reads_varargs = s->reads_varargs || text_is(n->name, "varargs");
-    s->reads_kwargs = s->reads_kwargs || text_is(n->name, "kwargs");
+    s->reads_varargs = s->reads_varargs || tpl_text_is(n->name, "varargs");
+    s->reads_kwargs = s->reads_kwargs || tpl_text_is(n->name, "kwargs");
     return n;
 }
 
@@ -339,7 +251,7 @@ static bool argument_follows(const struct token_stream *s)
     static const char *const OTHERS[] = { "else", "or", "and", "is", "if", "in", "not", "recursive" };
     const struct token *t = tpl_peek(s);
     for (size_t i = 0; t->type == TOKEN_WORD && i < COUNT_OF(OTHERS); i++)
-        if (text_is(&t->text, OTHERS[i])) return false;
+        if (tpl_text_is(&t->text, OTHERS[i])) return false;
     return t->type == TOKEN_WORD || t->type == TOKEN_STRING || t->type == TOKEN_INT ||
            t->type == TOKEN_FLOAT || tpl_is(s, TOKEN_OPERATOR, "[") || tpl_is(s, TOKEN_OPERATOR, "{");
 }
@@ -469,7 +381,7 @@ static enum op accept_comparison(struct token_stream *s)
         if (tpl_accept(s, TOKEN_OPERATOR, SIGNS[i].text)) return SIGNS[i].op;
     if (tpl_accept(s, TOKEN_WORD, "in")) return OP_IN;
     const struct token *after = &s->items[MIN(s->at + 1, s->n - 1)];
-    if (!tpl_is(s, TOKEN_WORD, "not") || after->type != TOKEN_WORD || !text_is(&after->text, "in"))
+    if (!tpl_is(s, TOKEN_WORD, "not") || after->type != TOKEN_WORD || !tpl_text_is(&after->text, "in"))
         return OP_NONE;
     tpl_next(s);
     tpl_next(s);

@@ -223,6 +223,7 @@ struct node *tpl_parse_postfix(struct token_stream *s); /* a primary expression 
 struct node *tpl_node(struct token_stream *s, enum node_kind kind);
 const struct token *tpl_peek(const struct token_stream *s);
 const struct token *tpl_next(struct token_stream *s);
+bool tpl_text_is(const struct text *t, const char *word);
 bool tpl_is(const struct token_stream *s, enum token_type type, const char *text); /* NULL: any text */
 bool tpl_accept(struct token_stream *s, enum token_type type, const char *text);
 bool tpl_expect(struct token_stream *s, enum token_type type, const char *text, const char *expected);

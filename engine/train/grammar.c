@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "engine/train/corpus_internal.h"
 #include "engine/train/grammar.h"
 
@@ -45,13 +46,7 @@ static int corpus_slot(struct corpus *c, const char *name, size_t n)
 /* Append an op. NULL: out of memory. */
 static struct op *op_new(struct corpus *c, enum op_kind kind)
 {
-    if (c->op_count == c->op_cap) {
-        int cap = c->op_cap ? 2 * c->op_cap : 1024;
-        struct op *ops = realloc(c->ops, (size_t)cap * sizeof *ops);
-        if (!ops) return NULL;
-        c->ops = ops;
-        c->op_cap = cap;
-    }
+    if (!array_room(&c->ops, &c->op_cap, (int64_t)c->op_count + 1, sizeof *c->ops)) return NULL;
     struct op *op = &c->ops[c->op_count++];
     *op = (struct op){ .kind = kind, .slot = -1, .rule = -1 };
     return op;

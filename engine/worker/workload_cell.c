@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"
@@ -64,13 +65,8 @@ static enum err_code cell_take_turn(struct cell *c, int length, struct err *why)
     if (!c->hooks.turn(c->hooks.ctx)) return err_set(why, ERR_CANCELLED, "cancelled");
     c->turn_left = MAX(length, 1) - 1;
     c->turn_started = true;
-    if (c->out->turns == c->turn_room) { /* there is one for each step and pass */
-        const int room = MAX(64, 2 * c->turn_room);
-        float *grown = realloc(c->out->turn_s, (size_t)room * sizeof *grown);
-        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for the times of turns");
-        c->out->turn_s = grown;
-        c->turn_room = room;
-    }
+    if (!array_room(&c->out->turn_s, &c->turn_room, (int64_t)c->out->turns + 1, sizeof *c->out->turn_s))
+        return err_set(why, ERR_NOMEM, "out of memory for the times of turns");
     c->out->turn_s[c->out->turns++] = 0;
     return ERR_OK;
 }

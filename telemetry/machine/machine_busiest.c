@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/machine/machine_parts.h"
 #include "base/sysfs/sysfs.h"
@@ -66,13 +67,7 @@ bool process_list_read(struct process_list *l, const char *root)
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         if (!isdigit((unsigned char)e->d_name[0])) continue;
-        if (l->n == l->capacity) {
-            const int more = 2 * l->capacity + 256;
-            struct process_row *row = realloc(l->row, (size_t)more * sizeof *row);
-            if (!row) break;
-            l->row = row;
-            l->capacity = more;
-        }
+        if (!array_room(&l->row, &l->capacity, (int64_t)l->n + 1, sizeof *l->row)) break;
         l->n += row_read(&l->row[l->n], root, atoi(e->d_name));
     }
     if (dir) closedir(dir);

@@ -200,6 +200,11 @@ const struct metric METRICS[METRIC_COUNT] = {
 };
 /* clang-format on */
 
+int metric_sign(const struct metric *m)
+{
+    return m->better < 0 ? -1 : 1;
+}
+
 const struct metric *metric_find(const char *name)
 {
     for (int i = 0; i < METRIC_COUNT; i++)

@@ -178,6 +178,10 @@ struct metric {
 extern const struct metric METRICS[METRIC_COUNT];   /* indexed by enum metric_id */
 const struct metric *metric_find(const char *name); /* NULL when there is none of that name */
 
+/* -1 where less is better, otherwise 1: the product with a value, or with a logarithm of a ratio, is larger
+ * where the metric is better. */
+int metric_sign(const struct metric *m);
+
 /* A metric's value as a whole number of bytes, for printing: -1 when it is unknown (NAN or negative),
  * INT64_MAX when it is larger than that. */
 int64_t metric_bytes(double value);

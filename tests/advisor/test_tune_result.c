@@ -171,31 +171,6 @@ static void settings_without_effect_on_answers_need_no_quality(void **state)
     free(x);
 }
 
-static void which_settings_of_other_engines_change_answers(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *a, *b;
-        bool same;
-    } CASES[] = {
-        { "engine=llama-server,threads=1", "engine=llama-server,threads=2", true },
-        { "engine=llama-server", "engine=llama-server,args=\"-t 4 -tb 2 --mlock\"", true },
-        { "engine=llama-server,args=\"-fa on --threads=3\"", "engine=llama-server,args=\"-b 64 -fa on\"",
-          true },
-        { "engine=llama-server", "engine=llama-server,args=\"-fa on\"", false },
-        { "engine=llama-server", "engine=llama-server,args=\"-ctk q8_0\"", false },
-        { "engine=llama-server,args=\"-ctk q8_0\"", "engine=llama-server,args=\"-ctk q4_0 -t 2\"", false },
-        { "engine=llama-server", "default", false },
-    };
-    struct config a, b;
-    struct err why;
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        CHECK_OK(config_parse(&a, CASES[i].a, &why));
-        CHECK_OK(config_parse(&b, CASES[i].b, &why));
-        if (foreign_same_answers(&a, &b) != CASES[i].same) fail_msg("%s and %s", CASES[i].a, CASES[i].b);
-    }
-}
-
 /* A candidate whose quality was measured before its speed is one of those that the screen shows. */
 static void judged_candidates_are_on_the_board(void **state)
 {
@@ -391,7 +366,6 @@ int main(void)
                                         cmocka_unit_test(slower_ones_are_named_with_their_rate),
                                         cmocka_unit_test(the_rates_named_are_those_that_decide),
                                         cmocka_unit_test(settings_without_effect_on_answers_need_no_quality),
-                                        cmocka_unit_test(which_settings_of_other_engines_change_answers),
                                         cmocka_unit_test(judged_candidates_are_on_the_board),
                                         cmocka_unit_test(faster_ones_that_were_not_compared_are_explained),
                                         cmocka_unit_test(load_is_told_from_quiet),

@@ -231,6 +231,12 @@ mkdir "$T/one" "$T/two" && cp "$T/q8.gguf" "$T/one/same.gguf" && cp "$T/random.g
 expect 0 apply threads=1 -m "$T/one/same.gguf" && expect 0 apply threads=2 -m "$T/two/same.gguf" && expect 0 apply --remove -m "$T/one/same.gguf"
 expect 0 apply -m "$T/two/same.gguf" -o json && json 'd["config"] == "threads=2"'
 expect 0 apply -m "$T/one/same.gguf" -o json && json 'd["config"] is None'
+for flag in '--host 127.0.0.1' '--api-key-file x' '--parallel 2' '--drain 3s'; do
+  expect 4 govern --rule itl=20ms $flag default && says err "^qdyno: ${flag% *} needs --port N"
+done
+for flag in '--sequences 2' '--hosts x' '--network 1g'; do
+  expect 4 advise $flag && says err "^qdyno: ${flag% *} needs --ranks N"
+done
 expect 4 apply model=x.gguf && says err 'cannot name another model'
 tune --budget 5s --dry-run -m "$T/q8.gguf" && [ ! -e "$XDG_CONFIG_HOME/qdyno/q8.conf" ] || fail "--dry-run wrote"
 expect 4 && says out '^usage: qdyno' && says err 'needs a terminal' # nothing is measured that was not asked for

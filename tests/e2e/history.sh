@@ -181,7 +181,7 @@ expect 0 baseline set release -m "$T/champion.gguf" -w tg8 --margin 2% -o json &
 expect 4 baseline check && says err 'equals the champion of .release.'
 expect 4 baseline check "model=$T/champion.gguf" && says err 'equals the champion of .release.'
 status_in "0 1 2 3" baseline check threads=1 --budget 4s -o json &&
-  json 'd["schema"] == "qdyno.baseline_check/1" and d["baseline"]["name"] == "release" and d["verdict"]' &&
+  json 'd["schema"] == "qdyno.baseline_check/1" and d["baseline"]["name"] == "release" and "run" not in d["baseline"] and d["verdict"]' &&
   json '[r["config"] for r in d["rows"]] == ["default", "threads=1"]'
 status_in "0 1 2 3" baseline check release -m "$T/other.gguf" --budget 4s -o json &&
   json 'd["rows"][0]["config"].startswith("model=") and "other.gguf" in d["rows"][1]["config"]'

@@ -84,6 +84,7 @@ kill -STOP $first
 expect 4 ab --resume "$run" && says err "run $run is being measured by process $first"
 kill -9 $first
 wait $first 2>/dev/null
+expect 4 apply --run "$run" && says err "run $run proved no config better \(verdict: none\)"
 
 "$QDYNO" ab --resume "$run" --budget 90s -o json >"$T/out" 2>"$T/err" </dev/null
 status=$?

@@ -145,5 +145,14 @@ ending '^q8_0 against default: KL divergence .* nats' "qdyno ab -m $IN default q
 ending '(KL divergence|not better|uniform)' "qdyno quantize $IN OUT.gguf -R " \
   recipe -m "$IN" -f "$T/text" --check "$T/text" -c 32 --windows 2 --check-windows 3 --budget 5s
 expect 0 bench -m "$IN" -p 0 -n 4 -r 1 && says out '^evidence: 1 repetition in 1 row; one repetition'
+# the A/B that is proposed measures each config on its model, and no config that failed
+expect 0 quantize "$IN" "$T/small.gguf" -R q8_0
+expect 0 eval -m "$T/small.gguf" -C default --ref "model=$IN" -f "$T/text" -c 64 --chunks 2 &&
+  says out "^next: qdyno ab -m $IN default model=$T/small.gguf -w tg64 "
+expect 0 bench -m "$T/small.gguf" -C default -C "model=$IN" -p 0 -n 4 -r 1 &&
+  says out "^next: qdyno ab -m $T/small.gguf default model=$IN -w tg4 "
+expect 0 bench -m "$IN" -C ctx=2 -C default -C q8_0 -p 0 -n 4 -r 1 &&
+  says out "^next: qdyno ab -m $IN default q8_0 -w tg4 " && says out '^evidence: 2 repetitions in 2 rows'
+expect 0 bench -m "$IN" -C ctx=2 -C default -p 0 -n 4 -r 1 && says out '^next: qdyno show '
 expect 0 help bench && says out '^-q prints the result only'
 finish

@@ -39,6 +39,8 @@ expect 0 report 2 --out "$T/killed.md" && { grep -q 'not finished' "$T/killed.md
 # refusals: status, message, and no partial file
 expect 4 report 1 && says err '--out FILE.html'
 expect 4 report 1 --out "$T/r.pdf" && says err '.html, .md or .svg'
+expect 4 report 1 -m x.gguf --out "$T/r.html" && says err '^qdyno: -m needs --all DIR'
+expect 4 report 1 --machine x --out "$T/r.html" && says err '^qdyno: --machine needs --all DIR'
 expect 4 report 999 --out "$T/no.html"
 expect 4 report nonsense --out "$T/no.html" && says err 'qdyno history'
 expect 5 report 1 --out "$T/nowhere/r.html"

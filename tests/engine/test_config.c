@@ -355,6 +355,38 @@ static void json_refused(void **state)
     }
 }
 
+static void which_settings_change_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } CASES[] = {
+        { "engine=llama-server,threads=1", "engine=llama-server,threads=2", true },
+        { "engine=llama-server", "engine=llama-server,args=\"-t 4 -tb 2 --mlock\"", true },
+        { "engine=llama-server,args=\"-fa on --threads=3\"", "engine=llama-server,args=\"-b 64 -fa on\"",
+          true },
+        { "engine=llama-server", "engine=llama-server,args=\"-fa on\"", false },
+        { "engine=llama-server", "engine=llama-server,args=\"-ctk q8_0\"", false },
+        { "engine=llama-server,args=\"-ctk q8_0\"", "engine=llama-server,args=\"-ctk q4_0 -t 2\"", false },
+        { "engine=llama-server", "default", false },
+        { "default", "threads=2,batch=64", true },
+        { "default", "q8_0", false },
+        { "q8_0", "q8_0,threads=1", true },
+    };
+    struct config a, b;
+    struct err why;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        CHECK_OK(config_parse(&a, CASES[i].a, &why));
+        CHECK_OK(config_parse(&b, CASES[i].b, &why));
+        if (config_same_answers(&a, &b) != CASES[i].same) fail_msg("%s and %s", CASES[i].a, CASES[i].b);
+    }
+    CHECK_OK(config_parse(&a, "threads=2,batch=64", &why));
+    CHECK(!config_changes_answers(&a));
+    CHECK_OK(config_parse(&a, "threads=2,ctk=q8_0", &why));
+    CHECK(config_changes_answers(&a));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +400,7 @@ int main(void)
         cmocka_unit_test(method_rows),
         cmocka_unit_test(long_lines_differ),
         cmocka_unit_test(copies_are_cheap),
+        cmocka_unit_test(which_settings_change_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,9 @@ static void metrics_table_is_whole(void **state)
             CHECK(str_ends(m->name, m->unit));
     }
     assert_null(metric_find("decode"));
+    CHECK_EQ(metric_sign(&METRICS[METRIC_TTFT]), -1);
+    CHECK_EQ(metric_sign(&METRICS[METRIC_DECODE_RATE]), 1);
+    CHECK_EQ(metric_sign(&METRICS[METRIC_CPU_BUSY]), 1); /* neither is better: a value stays as it is */
     /* scripts rely on these */
     static const char *const PROMISED[] = {
         "prefill_tok_s",      "decode_tok_s", "ttft_s",         "itl_p50_s", "itl_p95_s",

@@ -51,8 +51,7 @@ static const struct column COLUMNS[] = {
     { .name = "blocks", .kind = COLUMN_INT },
     { .name = "discarded_blocks", .kind = COLUMN_INT },
     AB_CLAIM_COLUMNS,
-    { .name = "random_weights", .kind = COLUMN_BOOL },
-    { .name = "answers_unverified", .kind = COLUMN_BOOL },
+    CAUTION_KEYS,
     { .name = "quality_text" },
     { .name = "quality_text_label", .title = "quality text" },
     { .name = "as_systems", .kind = COLUMN_BOOL },
@@ -90,8 +89,7 @@ static void table_add_arm(struct table *t, const struct experiment_state *s, int
     json_put_num(row, "co2_g_token", x->co2_g_per_token);
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
-    json_put_bool(row, "random_weights", s->random_weights);
-    json_put_bool(row, "answers_unverified", s->answers_unverified);
+    cli_put_cautions(row, s->random_weights, s->answers_unverified);
     if (!i) return; /* arm A is the reference: it has no verdict */
     const struct comparison *c = experiment_comparison(s, i);
     const char *verdict = verdict_name(experiment_verdict(s, i));

@@ -35,11 +35,11 @@ const struct cli_flag FLAGS_ADVISE[] = {
     { .name = "--ranks", .value = "N", .kind = FLAG_INT, .min = 2, .max = 16,
       .help = "print the ways to run the model with N processes, and which is the fastest for prompts and for "
               "decoding (docs/ranks.md); --sequences of them" },
-    { .name = "--sequences", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
+    { .name = "--sequences", .needs = "--ranks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
       .help = "with --ranks: sequences that are decoded side by side; default 1" },
-    { .name = "--hosts", .value = "FILE", .kind = FLAG_TEXT,
+    { .name = "--hosts", .needs = "--ranks", .value = "FILE", .kind = FLAG_TEXT,
       .help = "with --ranks: one process on each of these machines, whose exchanges `detect --ranks N --hosts FILE` measured" },
-    { .name = "--network", .value = "RATE",
+    { .name = "--network", .needs = "--ranks", .value = "RATE",
       .help = "with --ranks: one process on each of N machines like this one (or --machine), connected by a "
               "network of so many bits a second, and time for a message: 25g, 1g/50us (default 20us)" },
     { .name = "--accuracy", .help = "print predicted against measured values on this machine" },
@@ -76,9 +76,9 @@ static const struct column COLUMNS[] = {
     COL("fits", "fits", ADVICE(prediction.fits)),
     { .metric = &METRICS[METRIC_KLD], .title = "KLD, nats", .digits = 4, ADVICE(kld) },
     KEY("score", ADVICE(score)),
-    KEY("reason", ADVICE(reason)),
+    KEY("reason", MEMBER_AS(struct advice, reason, STRING)),
     KEY("caution", ADVICE(caution)),
-    KEY("check", ADVICE(check)),
+    KEY("check", MEMBER_AS(struct advice, check, STRING)),
     KEY("prefill_evidence"),
     KEY("run_ids"),
     KEY("found_by_search", ADVICE(found)),
@@ -475,8 +475,6 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     if (!v) return cli_fail_memory(a);
     enum err_code rc = advising_init(v, g, a, &why);
     const bool matrix = args_has(a, "--matrix"), ranks = args_has(a, "--ranks");
-    if (!rc && !ranks && (args_has(a, "--network") || args_has(a, "--sequences") || args_has(a, "--hosts")))
-        rc = err_set(&why, ERR_USAGE, "--network, --hosts and --sequences need --ranks N");
     if (!rc && args_has(a, "--network") && args_has(a, "--hosts"))
         rc = err_set(&why, ERR_USAGE,
                      "--network simulates a network, and --hosts names machines between which exchanges were "

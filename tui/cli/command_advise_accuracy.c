@@ -14,9 +14,9 @@
 #define ROW(member) MEMBER(struct residual_row, member)
 static const struct column COLUMNS[] = {
     COL("run", "run", .kind = COLUMN_INT),
-    COL("model", "model", ROW(model)),
-    COL("config", "config", ROW(config)),
-    COL("workload", "workload", ROW(workload)),
+    COL("model", "model", MEMBER_AS(struct residual_row, model, STRING)),
+    COL("config", "config", MEMBER_AS(struct residual_row, config, STRING)),
+    COL("workload", "workload", MEMBER_AS(struct residual_row, workload, STRING)),
     COL("metric", "metric", ROW(metric)),
     COL("predicted", "predicted", .digits = 4, ROW(predicted)),
     COL("low", "from", .digits = 4, ROW(low)),
@@ -28,7 +28,7 @@ static const struct column COLUMNS[] = {
     COL("core_ratio", "cores %", .scale = 100, ROW(core_ratio)),
     KEY("foretold", ROW(foretold)),
     KEY("untaught", ROW(untaught)),
-    KEY("basis", ROW(basis)),
+    KEY("basis", MEMBER_AS(struct residual_row, basis, STRING)),
     KEY("unix_ms", ROW(unix_ms)),
 };
 

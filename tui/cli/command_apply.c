@@ -93,7 +93,9 @@ static enum err_code check_winner(const struct results *r, int arm, struct err *
     const long long id = (long long)r->run.id;
     struct str arms = { 0 };
     if (!strcmp(r->run.kind, "tune")) return refuse_search(&r->run, why);
-    if (arm >= 0 || v == VERDICT_NONE || v == VERDICT_BETTER || v == VERDICT_WORSE) return ERR_OK;
+    const bool compared = !strcmp(r->run.kind, "ab"); /* other kinds have no verdict */
+    if (arm >= 0 || (v == VERDICT_NONE && !compared) || v == VERDICT_BETTER || v == VERDICT_WORSE)
+        return ERR_OK;
     for (int k = 0; k < EXPERIMENT_ARMS; k++) {
         int i = 0; /* an arm has a result for each of its workloads */
         while (i < r->n && r->result[i].arm != k) i++;
@@ -103,8 +105,8 @@ static enum err_code check_winner(const struct results *r, int arm, struct err *
     err_set(why, ERR_USAGE,
             "run %lld proved no config better (verdict: %s), so nothing is saved and the config in use "
             "stays%s%s",
-            id, r->run.verdict, arms.len ? ". To save one of its configs all the same, name it:" : "",
-            str_text(&arms));
+            id, *r->run.verdict ? r->run.verdict : "none",
+            arms.len ? ". To save one of its configs all the same, name it:" : "", str_text(&arms));
     str_free(&arms);
     return ERR_USAGE;
 }

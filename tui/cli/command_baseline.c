@@ -36,13 +36,13 @@ const struct cli_flag FLAGS_BASELINE[] = {
 
 #define BASELINE(member) MEMBER(struct baseline_row, member)
 static const struct column COLUMNS[] = {
-    COL("name", "baseline", BASELINE(name)),
-    COL("config", "config", BASELINE(config)),
+    COL("name", "baseline", MEMBER_AS(struct baseline_row, name, STRING)),
+    COL("config", "config", MEMBER_AS(struct baseline_row, config, STRING)),
     COL("model", "model", MEMBER_AS(struct baseline_row, model_name, STRING)),
     KEY("model_path", MEMBER_AS(struct baseline_row, model_path, STRING)),
     KEY("model_sha256", BASELINE(model_sha256)),
-    COL("workload", "workload", BASELINE(workload)),
-    COL("metric", "metric", BASELINE(metric)),
+    COL("workload", "workload", MEMBER_AS(struct baseline_row, workload, STRING)),
+    COL("metric", "metric", MEMBER_AS(struct baseline_row, metric, STRING)),
     COL("margin_ratio", "margin %", .scale = 100, .digits = 2, BASELINE(margin)),
     COL("value", "value then", .digits = 2, BASELINE(value)),
     COL("machine", "machine", BASELINE(machine)),
@@ -56,6 +56,7 @@ static void put_baseline(json_t *row, const struct baseline_row *b)
 {
     char when[32];
     document_put(&DOCUMENT_BASELINE, row, struct baseline_row, b);
+    if (!b->run_id) json_object_del(row, "run");
     json_put_str(row, "set", clock_iso8601(b->set_ms, when, sizeof when));
 }
 

@@ -122,6 +122,7 @@ struct bench {
     int repetitions;
     struct trained_context trained;
     struct config *configs;
+    bool *measured; /* [config][workload]: its row has no error */
     int workload_i, repetition;
     char model[4096], workload_text[640];
     const char *label;
@@ -147,7 +148,9 @@ static enum err_code bench_init(struct bench *b, struct err *why)
     b->repetitions = (int)args_int(b->m.a, "-r", 5);
     for (int i = 0; i < b->m.n * b->grid.n && !rc; i++)
         rc = workload_check(&b->grid.workload[i % b->grid.n], &b->configs[i / b->grid.n], why);
-    return rc;
+    if (rc) return rc;
+    b->measured = calloc((size_t)b->m.n * (size_t)b->grid.n, sizeof *b->measured);
+    return b->measured ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
 static struct run_cell bench_cell_spec(struct bench *b, struct arm *arm)
@@ -324,6 +327,7 @@ static void bench_add_row(struct bench *b, struct arm *arm, struct bench_item *i
     b->m.ok++;
     if (!item->why.code && run_residuals(&b->m.run, &timing, &why)) item->why = why;
     if (item->why.code && !b->m.first.code) b->m.first = item->why;
+    b->measured[b->m.at * b->grid.n + b->workload_i] = !item->why.code;
 }
 
 /* Make workload i of the group the current one. Returns its item. */
@@ -393,7 +397,7 @@ static enum err_code bench_group(struct bench *b, struct arm *arm, struct err *w
 static enum err_code bench_opened(struct bench *b, struct moment begun, const json_t *about, struct err *why)
 {
     struct str work = { 0 }, label = { 0 };
-    char buf[2048];
+    char buf[CONFIG_LINE];
     for (int i = 0; i < b->grid.n; i++)
         str_printf(&work, "%s%s", i ? " " : "", workload_line(&b->grid.workload[i], buf, sizeof buf));
     for (int i = 0; i < b->m.n; i++)
@@ -461,20 +465,35 @@ static enum err_code bench_config(struct bench *b, struct err *why)
     return rc;
 }
 
+/* The first two configs of which one workload was measured. False: there are none. */
+static bool bench_find_pair(const struct bench *b, int pair[2], int *workload)
+{
+    for (int w = 0; w < b->grid.n; w++) {
+        int n = 0;
+        for (int i = 0; i < b->m.n && n < 2; i++)
+            if (b->measured[i * b->grid.n + w]) pair[n++] = i;
+        *workload = w;
+        if (n == 2) return true;
+    }
+    return false;
+}
+
 /* Several configs were timed one after the other, which an A/B in turn decides better. */
 static void bench_put_next(struct bench *b)
 {
-    char first[CONFIG_LINE], second[CONFIG_LINE], workload[WORKLOAD_LINE];
-    close_with_run(&b->m.table, b->m.run.row.id);
-    if (b->m.n < 2 || !b->grid.n || b->m.ok < 2) return;
-    config_line(&b->configs[0], first, sizeof first);
-    config_line(&b->configs[1], second, sizeof second);
-    str_clear(&b->m.table.next);
-    cli_note_run(&b->m.table, b->m.run.row.id);
-    close_with_ab(&b->m.table,
-                  &(struct next_ab){ b->model, first, second,
-                                     workload_line(&b->grid.workload[0], workload, sizeof workload),
-                                     "measures both in turn, which decides which is faster" });
+    char workload[WORKLOAD_LINE], *path[2] = { NULL, NULL };
+    int pair[2], w;
+    if (bench_find_pair(b, pair, &w) && !measured_model(&path[0], &b->m, &b->configs[pair[0]], NULL) &&
+        !measured_model(&path[1], &b->m, &b->configs[pair[1]], NULL))
+        close_with_ab(&b->m.table, b->m.run.row.id,
+                      &(struct next_ab){
+                          .side = { { &b->configs[pair[0]], path[0] }, { &b->configs[pair[1]], path[1] } },
+                          .workload = workload_line(&b->grid.workload[w], workload, sizeof workload),
+                          .why = "measures both in turn, which decides which is faster" });
+    else
+        close_with_run(&b->m.table, b->m.run.row.id);
+    free(path[0]);
+    free(path[1]);
 }
 
 /* Completes the table and ends the run. */
@@ -513,6 +532,7 @@ static void bench_free(struct bench *b)
 {
     measured_close(&b->m);
     free(b->configs);
+    free(b->measured);
     free(b);
 }
 

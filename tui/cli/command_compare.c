@@ -78,7 +78,7 @@ static void put_pair(json_t *row, const struct compared *c)
     json_put_str(row, "workload", present->workload);
     json_put_str(row, "reason", *c->reason ? c->reason : NULL);
     if (c->metric == METRIC_COUNT) return;
-    const int better = METRICS[c->metric].better < 0 ? -1 : 1;
+    const int better = metric_sign(&METRICS[c->metric]);
     json_put_str(row, "metric", METRICS[c->metric].name);
     json_put_str(row, "unit", METRICS[c->metric].unit);
     json_put_int(row, "n_before", c->n_before);
@@ -137,7 +137,7 @@ static void note_which_ratio(struct table *t, const struct compared *rows, int n
     if (loaded) {
         if (most && most->canary != 0)
             snprintf(reason, sizeof reason, ", and gave %.2f times its first figure in the second run",
-                     exp(METRICS[most->metric].better * most->canary));
+                     exp(metric_sign(&METRICS[most->metric]) * most->canary));
         table_note(
             t,
             "neither `second/first` nor `normalized` tells the configs apart here: the canary (a fixed "

@@ -174,23 +174,24 @@ static void words_append(struct str *s, const char *flag, const char *word)
 static void put_command(struct table *t, struct side side[2], const char *workload)
 {
     struct str s = { 0 };
-    const bool one_model = !strcmp(side[0].model.path, side[1].model.path),
-               same = one_model && !strcmp(side[0].line, side[1].line);
-    if (!one_model && config_set(&side[1].config, KNOBS[KNOB_MODEL].key, side[1].model.path, NULL)) return;
+    const struct config_on arms[2] = { { &side[0].config, side[0].model.path },
+                                       { &side[1].config, side[1].model.path } };
+    const bool same = !strcmp(side[0].model.path, side[1].model.path) && !strcmp(side[0].line, side[1].line);
+    bool known = true;
     str_append(&s, same ? "next: qdyno bench" : "next: qdyno ab");
-    if (*side[0].model.path) words_append(&s, " -m ", side[0].model.path);
-    words_append(&s, same ? " -C " : " ", side[0].line);
-    if (!same) {
-        struct str line = { 0 };
-        config_append_line(&side[1].config, &line);
-        words_append(&s, " ", str_text(&line));
-        str_free(&line);
+    if (same) {
+        if (*side[0].model.path) words_append(&s, " -m ", side[0].model.path);
+        words_append(&s, " -C ", side[0].line);
+    } else {
+        known = !*side[0].model.path == !*side[1].model.path && cli_append_pair(&s, arms);
     }
     words_append(&s, " -w ", workload);
-    table_note(t, "%s",
-               same ? "both runs used one config; the command below measures what it gives now"
-                    : "to decide between the two, the command below measures both now, in turn");
-    table_next(t, "%s", str_text(&s));
+    if (known) {
+        table_note(t, "%s",
+                   same ? "both runs used one config; the command below measures what it gives now"
+                        : "to decide between the two, the command below measures both now, in turn");
+        table_next(t, "%s", str_text(&s));
+    }
     str_free(&s);
 }
 

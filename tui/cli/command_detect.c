@@ -39,7 +39,7 @@ const struct cli_flag FLAGS_DETECT[] = {
 
 #define MACHINE(member) MEMBER(struct machine, member)
 static const struct column COLUMNS[] = {
-    COL("id", "machine", MACHINE(id)),
+    COL("id", "machine", MEMBER_AS(struct machine, id, STRING)),
     COL("host", "host", MACHINE(host)),
     COL("cpu", "processor", MACHINE(cpu)),
     COL("sockets", "sockets", MEMBER_AS(struct machine, sockets, INT_OR_NULL)),

@@ -4,26 +4,22 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/advise/advise.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/cli/lib/runs.h"
 
 /* ---------------------------------------------------------------- bench */
 
-/* The figure that a row of `bench` is about: the first that it has. */
+/* The rate that a row of `bench` is about: the first that it has. */
 static const struct figure {
     enum metric_id metric;
     const char *sd, *what; /* column of its standard deviation, or NULL */
-    double factor;
-    const char *unit;
-    int digits;
 } FIGURES[] = {
-    { METRIC_DECODE_RATE, "decode_sd_tok_s", "decoding", 1, "tokens/s", 1 },
-    { METRIC_PREFILL_RATE, "prefill_sd_tok_s", "prefill", 1, "tokens/s", 1 },
-    { METRIC_SERVER_DECODE_RATE, NULL, "decoding by the server's clock", 1, "tokens/s", 1 },
-    { METRIC_SERVER_PREFILL_RATE, NULL, "prefill by the server's clock", 1, "tokens/s", 1 },
-    { METRIC_TRAIN_RATE, NULL, "training", 1, "tokens/s", 1 },
-    { METRIC_OUT_RATE, NULL, "generated tokens of all requests", 1, "tokens/s", 1 },
+    { METRIC_DECODE_RATE, "decode_sd_tok_s", "decoding" },
+    { METRIC_PREFILL_RATE, "prefill_sd_tok_s", "prefill" },
+    { METRIC_SERVER_DECODE_RATE, NULL, "decoding by the server's clock" },
+    { METRIC_SERVER_PREFILL_RATE, NULL, "prefill by the server's clock" },
+    { METRIC_TRAIN_RATE, NULL, "training" },
+    { METRIC_OUT_RATE, NULL, "generated tokens of all requests" },
 };
 
 static double figure_of(const json_t *row, const struct figure **which)
@@ -39,38 +35,35 @@ static double figure_of(const json_t *row, const struct figure **which)
 /* One line for each row, at most so many: a grid has its table. */
 enum { RESULTS_MOST = 4 };
 
-static bool put_bench_result(struct table *t, const json_t *row)
+static void put_bench_result(struct table *t, const json_t *row)
 {
     const struct figure *f;
     const double value = figure_of(row, &f), sd = f->sd ? json_get_num(row, f->sd, NAN) : (double)NAN;
     char spread[48] = "";
-    if (isnan(value)) return false;
-    if (isfinite(sd)) snprintf(spread, sizeof spread, " +- %.*f", f->digits, f->factor * sd);
-    table_result(t, "%s, %s: %s %.*f%s %s", json_get_str(row, "config", "default"),
-                 json_get_str(row, "workload", ""), f->what, f->digits, f->factor * value, spread, f->unit);
-    return true;
+    if (isfinite(sd)) snprintf(spread, sizeof spread, " +- %.1f", sd);
+    table_result(t, "%s, %s: %s %.1f%s tokens/s", json_get_str(row, "config", "default"),
+                 json_get_str(row, "workload", ""), f->what, value, spread);
 }
 
 void bench_close_table(struct table *t)
 {
-    const size_t rows = json_array_size(t->rows);
-    int disturbed = 0, all = 0, shown = 0, failed = 0;
+    const struct figure *unused;
+    int disturbed = 0, all = 0, rows = 0;
     bool known = false, spread = false;
-    for (size_t i = 0; i < rows; i++) {
+    for (size_t i = 0; i < json_array_size(t->rows); i++) {
         const json_t *row = json_array_get(t->rows, i);
+        if (isnan(figure_of(row, &unused))) continue; /* it failed; one that failed later has a figure */
         all += (int)json_get_int(row, "repetitions", 0);
         disturbed += (int)json_get_int(row, "disturbed", 0);
         known |= json_is_integer(json_object_get(row, "disturbed"));
-        failed += json_get_str(row, "error", NULL) != NULL;
         spread |= json_get_int(row, "repetitions", 0) > 1;
-        if (shown < RESULTS_MOST) shown += put_bench_result(t, row);
+        if (rows++ < RESULTS_MOST) put_bench_result(t, row);
     }
-    if (!shown) return;
-    if (rows - (size_t)failed > (size_t)shown)
-        table_result(t, "and %zu more row%s in the table", rows - (size_t)failed - (size_t)shown,
-                     str_plural((int64_t)rows - failed - shown));
-    table_closing(t, "evidence: %d repetition%s in %zu row%s%s", all, str_plural(all), rows - (size_t)failed,
-                  str_plural((int64_t)rows - failed),
+    if (!rows) return;
+    if (rows > RESULTS_MOST)
+        table_result(t, "and %d more row%s in the table", rows - RESULTS_MOST,
+                     str_plural(rows - RESULTS_MOST));
+    table_closing(t, "evidence: %d repetition%s in %d row%s%s", all, str_plural(all), rows, str_plural(rows),
                   spread ? "; +- is the standard deviation of the repetitions"
                          : "; one repetition of a row says nothing about its spread");
     if (!known)
@@ -130,16 +123,19 @@ void eval_close_table(struct table *t, const char *reference)
 
 void close_with_run(struct table *t, int64_t run)
 {
-    if (run)
-        table_next(t, "next: qdyno show %lld   (prints this again)", (long long)run);
-    else
-        cli_note_run(t, 0);
+    table_next(t, "next: qdyno show %lld   (prints this again)", (long long)run);
 }
 
-void close_with_ab(struct table *t, const struct next_ab *next)
+void close_with_ab(struct table *t, int64_t run, const struct next_ab *next)
 {
-    struct str command = { 0 };
-    advice_ab_command(&command, next->model, next->a, next->b, next->workload);
-    table_next(t, "next: %s   (%s)", str_text(&command), next->why);
-    str_free(&command);
+    struct str sides = { 0 };
+    if (cli_append_pair(&sides, next->side)) {
+        str_append(&sides, " -w ");
+        word_append(&sides, next->workload);
+        cli_note_run(t, run);
+        table_next(t, "next: qdyno ab%s   (%s)", str_text(&sides), next->why);
+    } else {
+        close_with_run(t, run);
+    }
+    str_free(&sides);
 }

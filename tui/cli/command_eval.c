@@ -63,7 +63,7 @@ struct eval {
     struct interval effect;         /* perplexity ratio of the first config */
     struct {
         struct model *model; /* NULL without --ref; open for all configs */
-        char line[2048], *path;
+        char line[CONFIG_LINE], *path;
         bool printed; /* its own values are in `extra` of the table */
     } ref;
     struct logit_cache logit_cache; /* the logits of ref on the text */
@@ -389,15 +389,16 @@ static void eval_put_extra(struct eval *e)
 /* A loss is known; what it buys, only an A/B of the speeds says. */
 static void eval_put_next(struct eval *e)
 {
-    char line[CONFIG_LINE];
-    config_line(&e->m.configs[0], line, sizeof line);
-    if (!e->ref.model || e->m.first.code || !strcmp(line, e->ref.line)) {
+    char *path = NULL;
+    if (!e->ref.model || e->m.first.code || measured_model(&path, &e->m, &e->m.configs[0], NULL)) {
         close_with_run(&e->m.table, e->m.run.row.id);
         return;
     }
-    cli_note_run(&e->m.table, e->m.run.row.id);
-    close_with_ab(&e->m.table,
-                  &(struct next_ab){ e->ref.path, e->ref.line, line, "tg64", "whether the loss buys speed" });
+    close_with_ab(&e->m.table, e->m.run.row.id,
+                  &(struct next_ab){ .side = { { e->plan->ref, e->ref.path }, { &e->m.configs[0], path } },
+                                     .workload = "tg64",
+                                     .why = "whether the loss buys speed" });
+    free(path);
 }
 
 static int eval_finish(struct eval *e, enum err_code rc, struct err *why)

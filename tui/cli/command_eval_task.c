@@ -298,7 +298,7 @@ int eval_task(const struct cli_global *g, const struct cli_args *a, const struct
     enum err_code rc = ref ? check_template(k, ref, &why) : ERR_OK;
     for (int i = 0; i < n && !rc; i++) rc = check_template(k, &configs[i], &why);
     if (rc) {
-        table_done(&k->m.table);
+        measured_close(&k->m);
         free(k);
         return cli_fail(a, &why);
     }

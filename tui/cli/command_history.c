@@ -84,7 +84,8 @@ static void put_result(json_t *row, const struct run_row *r)
     json_decref(outcome);
 }
 
-/* For people: without the config and the workload, which have columns, and short enough for a screen. */
+/* For people: without the config and the workload, where the text begins with those of the columns, and cut
+ * to the width of a column. */
 static void shorten_result(json_t *row)
 {
     enum { SHORT = 52 };

@@ -288,7 +288,7 @@ static enum err_code detect_series(struct table *t, struct db *d, json_t *all, s
                           .judged = f.known >= HISTORY_METHODS[how->method].least,
                           .s = s,
                           .f = &f,
-                          .better = METRICS[s->metric].better < 0 ? -1 : 1,
+                          .better = metric_sign(&METRICS[s->metric]),
                           .canary = unit_canary(s) };
     if (!rc && usual) rc = put_changes(&x, d, why);
     for (int i = 0; i < found.n && !rc; i++) {

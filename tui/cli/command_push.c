@@ -238,10 +238,9 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     struct push p = { .g = g, .a = a, .begun_ns = clock_ns() };
     struct err why = { 0 }, second = { 0 };
     struct table t;
-    table_init(&t, &DOCUMENT_PUSH);
+    p.row = table_record(&t, &DOCUMENT_PUSH);
     t.skip_absent = true; /* rows of the receiver that was not asked for */
     t.skip_zero = true;   /* stored outcomes, of which there are mostly none */
-    p.row = table_row(&t);
     enum err_code rc = choose_receivers(&p, &why);
     if (!rc) rc = db_open(&p.db, g->db_path, &why);
     if (!rc) rc = choose_run(&p.run, p.db, a, &why);

@@ -482,9 +482,8 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
         }
         sums = json_object();
     } else {
-        table_init(&t, &DOCUMENT_QUANTIZE);
+        sums = table_record(&t, &DOCUMENT_QUANTIZE);
         t.skip_absent = true;
-        sums = table_row(&t);
     }
     put_result(z, sums, made);
     if (tensors && made)

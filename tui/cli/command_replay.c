@@ -97,7 +97,7 @@ static void put_effect_as_ratio(json_t *row, const char *name, struct interval e
 
 static void put_arm(json_t *row, const struct reproduced *r, const struct experiment_state *s)
 {
-    const int sign = s->spec.metric->better < 0 ? -1 : 1;
+    const int sign = metric_sign(s->spec.metric);
     json_put_str(row, "arm", (char[]){ (char)('A' + r->arm), '\0' });
     json_put_str(row, "config", s->arm[r->arm].line);
     json_put_str(row, "metric", s->spec.metric->name);

@@ -13,8 +13,8 @@ const struct cli_flag FLAGS_REPORT[] = {
     { .name = "--out", .value = "FILE", .help = "file to write: FILE.html, FILE.md or FILE.svg" },
     { .name = "--all", .value = "DIR",
       .help = "write a site of all experiments to this folder: an index, the trade-offs, a page for each run" },
-    { .name = "-m", .alias = "--model", .value = "FILE", .help = "with --all: only runs of this model file" },
-    { .name = "--machine", .value = "ID",
+    { .name = "-m", .alias = "--model", .needs = "--all", .value = "FILE", .help = "with --all: only runs of this model file" },
+    { .name = "--machine", .needs = "--all", .value = "ID",
       .help = "with --all: only runs on this machine (its id is in `qdyno detect`)" },
     { .name = NULL },
 };
@@ -71,10 +71,9 @@ int command_report(const struct cli_global *g, const struct cli_args *a)
     int64_t id = 0;
     const char *path = args_text(a, "--out", NULL);
     if (args_has(a, "--all")) return report_all(g, a);
-    enum err_code rc = a->n == 1 && !args_has(a, "-m") && !args_has(a, "--machine")
-                           ? ERR_OK
-                           : err_set(&why, ERR_USAGE,
-                                     "expected ID --out FILE, or --all DIR [-m FILE] [--machine ID]");
+    enum err_code rc = a->n == 1 ? ERR_OK
+                                 : err_set(&why, ERR_USAGE,
+                                           "expected ID --out FILE, or --all DIR [-m FILE] [--machine ID]");
     if (!rc) rc = cli_run_id(&id, a->arg[0], &why);
     if (!rc && !path) rc = err_set(&why, ERR_USAGE, "expected --out FILE.html, FILE.md or FILE.svg");
     if (!rc) rc = report_format_of(&format, path, &why);

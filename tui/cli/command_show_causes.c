@@ -37,7 +37,7 @@ json_t *moved_to_json(const struct moved *m, int n, int at)
 
 static void table_add_change(struct table *t, const struct run_causes *c, const struct run_change *x)
 {
-    const int better = METRICS[c->metric].better < 0 ? -1 : 1;
+    const int better = metric_sign(&METRICS[c->metric]);
     const char *name = METRICS[c->metric].name;
     const bool fell = better * x->change.effect < 0;
     struct str text = { 0 };

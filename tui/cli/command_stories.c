@@ -100,7 +100,8 @@ int command_stories(const struct cli_global *g, const struct cli_args *a)
     if (rc)
         status = cli_fail(a, &why);
     else if (judging || g->output != OUTPUT_MD)
-        status = cli_finish(g, a, &t, EXIT_DONE);
+        status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
     corpus_close(c);
     return status;
 }

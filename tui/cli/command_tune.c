@@ -338,9 +338,7 @@ static void note_tried(struct table *t, const struct tune_result *r)
     for (int i = 0; i < r->n_seen; i++) {
         const struct tune_candidate *c = &r->seen[i];
         char bytes[16], kld[32] = "not measured", usually[48] = "", answers[96] = "";
-        json_t *row = json_object();
-        json_put_fields(row, CANDIDATE_FIELDS, COUNT_OF(CANDIDATE_FIELDS), c);
-        json_array_append_new(tried, row);
+        json_put_fields(list_row(tried), CANDIDATE_FIELDS, COUNT_OF(CANDIDATE_FIELDS), c);
         if (i >= SHOWN) continue;
         if (!c->timings) {
             table_note(t, "  %-*s failed: %s", names, c->line, c->error);
@@ -446,12 +444,10 @@ static int tuner_print(struct tuner *t)
                                   t->written ? t->kept.path : NULL, t->decision.reason,
                                   str_text(&t->decision.confirm) };
     tune_lines_end(&t->lines, &end);
-    table_init(&out, &DOCUMENT_TUNE);
-    out.record = true;
+    json_t *row = table_record(&out, &DOCUMENT_TUNE);
     out.skip_absent = true;
     table_result(&out, "%s", sentence);
     close_tune(&out, t);
-    json_t *row = table_row(&out);
     document_put(&DOCUMENT_TUNE, row, struct tuner, t);
     put_result(row, t);
     note_tried(&out, r);

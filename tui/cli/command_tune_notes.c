@@ -10,11 +10,10 @@ void tune_note_passed(struct table *t, const struct tune_result *r)
     json_t *list = json_array();
     for (int i = 0; i < r->n_passed; i++) {
         const struct tune_passed *p = &r->passed[i];
-        json_t *o = json_object();
+        json_t *o = list_row(list);
         json_put_str(o, "config", p->line);
         json_put_num(o, "tok_s", p->rate);
         json_put_str(o, "why", p->why);
-        json_array_append_new(list, o);
         table_note(t, "not compared: %s (%.1f tok/s): %s", p->line, p->rate, p->why);
     }
     json_put(t->extra, "not_compared", list);

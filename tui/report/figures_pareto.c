@@ -22,7 +22,7 @@ static struct place arm_place(const struct report_source *s, int arm, struct int
 /* Does another arm dominate this one on both axes? */
 static bool is_beaten(const struct report_source *s, const struct place *at, int arm)
 {
-    const int better = experiment_metric(&s->state.spec)->better < 0 ? -1 : 1;
+    const int better = metric_sign(experiment_metric(&s->state.spec));
     const double gain[] = { better * at[arm].x, -at[arm].y };
     for (int b = 0; b < experiment_arms(&s->state.spec); b++)
         if (b != arm && stats_dominates((const double[]){ better * at[b].x, -at[b].y }, gain, 2)) return true;

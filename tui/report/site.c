@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "base/array.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/report/content.h"
 #include "tui/widgets/widgets.h"
@@ -118,13 +119,8 @@ static struct site_run run_of(const struct report_source *s)
 
 enum err_code report_site_add(struct report_site *site, const struct report_source *s, struct err *why)
 {
-    if (site->n == site->cap) {
-        const int cap = site->cap ? 2 * site->cap : 16;
-        struct site_run *grown = realloc(site->run, (size_t)cap * sizeof *grown);
-        if (!grown) return err_set(why, ERR_NOMEM, "out of memory for a site of %d reports", cap);
-        site->run = grown;
-        site->cap = cap;
-    }
+    if (!array_room(&site->run, &site->cap, (int64_t)site->n + 1, sizeof *site->run))
+        return err_set(why, ERR_NOMEM, "out of memory for a site of %d reports", site->n + 1);
     site->run[site->n++] = run_of(s);
     return ERR_OK;
 }
@@ -303,7 +299,7 @@ static void group_add(struct group *g, const struct site_run *run)
 
 static void group_sort(struct group *g)
 {
-    const int better = g->first->metric->better < 0 ? -1 : 1;
+    const int better = metric_sign(g->first->metric);
     for (int i = 1; i < g->n; i++)
         for (int k = i; k > 0; k--) {
             struct group_config *c = &g->config[k];
@@ -318,7 +314,7 @@ static void group_sort(struct group *g)
 enum { GAINS = 3 };
 static void group_gains(double gain[GAINS], const struct group *g, int i)
 {
-    gain[0] = (g->first->metric->better < 0 ? -1 : 1) * g->config[i].point->rate.estimate;
+    gain[0] = metric_sign(g->first->metric) * g->config[i].point->rate.estimate;
     gain[1] = -group_kld(g, i);
     gain[2] = -g->config[i].point->memory_bytes;
 }

@@ -310,7 +310,7 @@ static void test_run_0_is_refused(void **state)
         .schema = "qdyno.test/1", .columns = COLUMNS, .n_columns = COUNT_OF(COLUMNS), .members = "run"
     };
     static const char *const REFUSED[] = { "run 0; to print it again: qdyno show 0", "next: qdyno show 0",
-                                           "next: qdyno tune --resume 0   (continues)" };
+                                           "next: qdyno tune --resume 0   (continues)", "run 01, and run 0" };
     static const char *const FINE[] = { "run 10; to print it again: qdyno show 10", "show 0.5 s", "run 01" };
     struct err why = { 0 };
     struct table t;

@@ -31,6 +31,39 @@ enum err_code cli_config_model(char **path, const struct cli_args *a, const stru
     return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
+/* Appends the config line of a side in a command whose -m is `model`. */
+static bool append_side(struct str *out, const struct config_on *side, const char *file, const char *model)
+{
+    struct config c = *side->config;
+    if (*file) config_unset(&c, KNOB_MODEL); /* else the name that a server gives its model */
+    if (*file && strcmp(file, model) && config_set(&c, KNOBS[KNOB_MODEL].key, file, NULL)) return false;
+    config_append_line(&c, out);
+    return !out->failed;
+}
+
+bool cli_append_pair(struct str *out, const struct config_on side[2])
+{
+    struct str line[2] = { 0 };
+    const char *file[2];
+    bool ok = true;
+    for (int i = 0; i < 2; i++) file[i] = config_model_file(side[i].config, side[i].model);
+    const char *model = file[*file[0] ? 0 : 1];
+    for (int i = 0; i < 2; i++) ok &= append_side(&line[i], &side[i], file[i], model);
+    ok &= strcmp(str_text(&line[0]), str_text(&line[1])) != 0;
+    if (ok && *model) {
+        str_append(out, " -m ");
+        word_append(out, model);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (ok) {
+            str_append(out, " ");
+            word_append(out, str_text(&line[i]));
+        }
+        str_free(&line[i]);
+    }
+    return ok && !out->failed;
+}
+
 enum err_code cli_model_open(struct model **out, const struct cli_global *g, const char *path,
                              const struct config *c, int ctx, struct err *why)
 {

@@ -65,10 +65,12 @@ static enum err_code run_text_check(const struct document *d, const char *text, 
 {
     static const char *const NONE[] = { "run 0", "show 0", "--resume 0" };
     for (size_t i = 0; i < COUNT_OF(NONE); i++) {
-        const char *at = strstr(text, NONE[i]);
-        if (at && !(at[strlen(NONE[i])] && strchr("0123456789.x", at[strlen(NONE[i])])))
-            return err_set(why, ERR_INTERNAL, "%s: the text says '%s', expected the number of a run: '%s'",
-                           d->schema, NONE[i], text);
+        const size_t n = strlen(NONE[i]);
+        for (const char *at = text; (at = strstr(at, NONE[i])); at += n)
+            if (!at[n] || !strchr("0123456789.x", at[n]))
+                return err_set(why, ERR_INTERNAL,
+                               "%s: the text says '%s', expected the number of a run: '%s'", d->schema,
+                               NONE[i], text);
     }
     return ERR_OK;
 }

@@ -126,6 +126,15 @@ enum err_code cli_config_grid(struct config **out, int *n, const struct cli_args
 /* Adds, once, that a real model's quality was measured on the bundled stories, and how to set another text.
  */
 void cli_note_text(struct table *t, const char *model, const char *text_sha256);
+/* A config and the model file that it was measured with. */
+struct config_on {
+    const struct config *config;
+    const char *model; /* unless the config reads no file, because a server has the model; "": unknown */
+};
+/* Appends " -m MODEL A B", the arms of an A/B that measures both again: the second has a model= where its
+ * file is another one. False, and nothing is appended: both are the same config with one model, a path
+ * cannot stand in a config line, or memory ran out. */
+bool cli_append_pair(struct str *out, const struct config_on side[2]);
 /* The text that the quality of this model is measured on (advisor/predict/predict.h), to measure on it. The
  * caller frees *path. Errors: as quality_text_path, db_open. */
 enum err_code cli_quality_text(char **path, const struct cli_global *g, const char *model, struct err *why);

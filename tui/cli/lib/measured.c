@@ -42,7 +42,7 @@ static enum err_code begin(struct measured *m, const struct run_spec *what, cons
                            struct err *why)
 {
     struct named {
-        char line[2048], *path;
+        char line[CONFIG_LINE], *path;
     } *named = calloc((size_t)m->n, sizeof *named);
     struct capsule_arm *arm = calloc((size_t)m->n, sizeof *arm);
     enum err_code rc = named && arm ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");

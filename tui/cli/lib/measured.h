@@ -14,7 +14,7 @@ struct measured {
     const struct config *configs; /* the arms of the run: [n], borrowed */
     int n, at;                    /* at: the current one */
     const char *model;            /* of configs without model=; NULL: -m, or the bundled one */
-    char line[2048];              /* the current config */
+    char line[CONFIG_LINE];       /* the current config */
     struct machine machine;
     struct machine_ceilings ceilings;
     bool ceilings_known;
@@ -24,14 +24,14 @@ struct measured {
     struct run run; /* row.id 0 until the first config has loaded */
     struct table table;
     struct progress progress;
-    int ok;           /* rows without an error */
+    int ok;           /* rows with results; the work may have failed after them */
     struct err first; /* the first failure of a config */
 };
 /* Nothing can fail; measured_close in any case. */
 void measured_init(struct measured *m, const struct cli_global *g, const struct cli_args *a,
                    const struct document *document);
-/* Opens the database, and finds the machine, its limits as far as they are known, and the labels. periods: as
- * cli_sampler. */
+/* Opens the database, starts the thread that samples the sensors, and finds the machine, its limits as far as
+ * they are known, and the labels. periods: as cli_sampler. */
 enum err_code measured_open(struct measured *m, const struct cli_args *periods, struct err *why);
 void measured_close(struct measured *m);
 

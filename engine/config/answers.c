@@ -1,8 +1,8 @@
-/* advisor/tune/foreign_answers.c - can two configs of another engine answer differently? Settings that only
- * divide the work, such as the number of threads, change no more than the order of float sums. */
+/* engine/config/answers.c - can two configs answer differently? Settings that only divide the work, such as
+ * the number of threads, change no more than the order of float sums. */
 #include <string.h>
 
-#include "advisor/tune/parts.h"
+#include "engine/config/config.h"
 
 /* Arguments of llama.cpp's programs (its option names) that change no answers, as the settings of KNOBS for
  * the same things do not. */
@@ -45,7 +45,14 @@ static void args_that_matter(char *buf, size_t size, const char *args)
     }
 }
 
-bool foreign_same_answers(const struct config *a, const struct config *b)
+bool config_changes_answers(const struct config *c)
+{
+    for (int k = 0; k < KNOB_COUNT; k++)
+        if (c->given[k] && KNOBS[k].changes_answers) return true;
+    return false;
+}
+
+bool config_same_answers(const struct config *a, const struct config *b)
 {
     char mine[CONFIG_VALUE + 2], other[CONFIG_VALUE + 2];
     for (int k = 0; k < KNOB_COUNT; k++) {
