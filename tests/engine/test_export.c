@@ -111,7 +111,7 @@ static void write_tokenizer(const char *folder)
 
 static void make_checkpoint(char *folder, int ff)
 {
-    char config[1024], text[6000];
+    char config[1024], text[1600];
     size_t n = 0;
     CHECK(mkdtemp(folder));
     snprintf(

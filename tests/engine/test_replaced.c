@@ -14,7 +14,7 @@
 #include "engine/worker/worker.h"
 #include "tests/engine/session.h"
 
-enum { OFFSETS = 20 };
+enum { OFFSETS = 20, WINDOW = 16, WINDOWS = 18 };
 
 static char folder[] = "/tmp/qdyno-test-replaced-XXXXXX", model_path[128], other_path[128], spare_path[128];
 
@@ -24,6 +24,7 @@ static void make_model(const char *path, uint64_t seed)
     CHECK_OK(synth_write(path,
                          &(struct synth_options){ .arch = "llama",
                                                   .shape = synth_shape_find("tiny"),
+                                                  .layers = 1,
                                                   .format = format_find("f16"),
                                                   .seed = seed,
                                                   .threads = 1 },
@@ -71,6 +72,7 @@ static void happen(enum event what)
 /* The points, in the order in which a worker passes them. */
 struct walk {
     int point, wanted;
+    int windows; /* of text that are evaluated; each ends with a point */
     enum event what;
 };
 
@@ -111,7 +113,7 @@ static enum err_code worker_like(struct walk *w, const char *line, char hash[HAS
     if (!rc) rc = cell_run(&cell, m, &work, 1, NULL, why);
     cell_result_free(&cell);
     at_point(w);
-    if (!rc) rc = eval_perplexity(&p, m, text, sizeof text, 64, 18, on_progress, w, why);
+    if (!rc) rc = eval_perplexity(&p, m, text, sizeof text, WINDOW, w->windows, on_progress, w, why);
     model_close(m);
     return rc;
 }
@@ -120,7 +122,7 @@ static void check_point(int wanted, enum event what, const char *line)
 {
     char before[HASH_HEX], after[HASH_HEX], recorded[HASH_HEX], again[HASH_HEX];
     struct err why = { 0 };
-    struct walk w = { .wanted = wanted, .what = what };
+    struct walk w = { .wanted = wanted, .windows = WINDOWS, .what = what };
     make_model(model_path, 1);
     CHECK_OK(hash_file(model_path, before, &why));
     const enum err_code rc = worker_like(&w, line, recorded, &why);
@@ -137,7 +139,7 @@ static void check_point(int wanted, enum event what, const char *line)
         fail_msg("point %d: what ran was the first file, recorded was the second", wanted);
     /* The next run, of the file that is there now, records that file's hash, and no copy of the other runs.
      */
-    struct walk quiet = { .wanted = -1 };
+    struct walk quiet = { .wanted = -1, .windows = 1 };
     CHECK_OK(worker_like(&quiet, line, again, &why));
     assert_string_equal(again, after);
 }
@@ -168,7 +170,7 @@ static void truncated(void **state)
     for (int i = 0; i < OFFSETS; i++) {
         char hash[HASH_HEX];
         struct err why = { 0 };
-        struct walk w = { .wanted = i, .what = TRUNCATE };
+        struct walk w = { .wanted = i, .windows = WINDOWS, .what = TRUNCATE };
         make_model(model_path, 1);
         const enum err_code rc = worker_like(&w, "threads=2", hash, &why);
         CHECK_GE(w.point, i + 1);

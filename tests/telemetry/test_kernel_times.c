@@ -41,9 +41,9 @@ static void measured_in_a_moment(void **state)
         CHECK_LE(FORMATS[f].block_weights, 64);
     }
     CHECK_LE(fabsf(back.memory_speed[1] - k.memory_speed[1]), 1e-3f * k.memory_speed[1]);
-    CHECK_LT(1e8f, k.memory_speed[1]);
+    CHECK_LT(1e6f, k.memory_speed[1]); /* right units, on a machine however busy */
     CHECK_LE(fabsf(back.compute_speed[1] - k.compute_speed[1]), 1e-3f * k.compute_speed[1]);
-    CHECK_LT(1e8f, k.compute_speed[1]);
+    CHECK_LT(1e6f, k.compute_speed[1]);
     CHECK(back.measured);
     CHECK_EQ(back.stream_bytes, k.stream_bytes);
     CHECK_LT(1700000000000, k.measured_unix_ms);

@@ -36,18 +36,17 @@ static void the_probe_keeps_its_time(void **state)
     print_message(
         "probe of 2 s took %.2f s (others %.0f %% busy): read %.1f GB/s with 1 thread, %.1f with %d\n",
         seconds, 100 * c.others_busy_ratio, c.read_bytes_s_1 / 1e9, c.read_bytes_s_all / 1e9, c.threads_all);
-    {
-        CHECK_GT(c.read_bytes_s_1, 1e8);
-        CHECK_LT(c.read_bytes_s_1, 1e13);
-        CHECK_GT(c.read_bytes_s_all, 1e8);
-    }
+    /* Limits that a wrong unit exceeds, and a machine however busy does not. */
+    CHECK_GT(c.read_bytes_s_1, 1e6);
+    CHECK_LT(c.read_bytes_s_1, 1e13);
+    CHECK_GT(c.read_bytes_s_all, 1e6);
     for (int i = 0; i < c.reads; i++) {
         CHECK_EQ(c.read[i].threads, 2 << i);
         CHECK_LT(c.read[i].threads, c.threads_all);
-        CHECK_GT(c.read[i].bytes_s, 1e8);
+        CHECK_GT(c.read[i].bytes_s, 1e6);
     }
     CHECK_NE(c.nodes, 1);
-    for (int i = 0; i < c.nodes; i++) CHECK(!(c.node[i].all_bytes_s < 1e8));
+    for (int i = 0; i < c.nodes; i++) CHECK(!(c.node[i].all_bytes_s < 1e6));
     CHECK_LE(1, c.threads_all);
     CHECK_LT(1700000000000, c.measured_unix_ms);
     CHECK_LE(0, c.others_busy_ratio);
@@ -60,8 +59,8 @@ static void the_probe_keeps_its_time(void **state)
         print_message("  %-12s %-12s %8.1f %8.1f Gop/s\n", c.row[i].name, c.row[i].isa,
                       c.row[i].ops_s_1 / 1e9, c.row[i].ops_s_all / 1e9);
         if (usable) {
-            CHECK_LT(1e7, c.row[i].ops_s_1);
-            CHECK_LT(1e7, c.row[i].ops_s_all);
+            CHECK_LT(1e5, c.row[i].ops_s_1);
+            CHECK_LT(1e5, c.row[i].ops_s_all);
         } else {
             CHECK_NAN(c.row[i].ops_s_1);
             CHECK_NAN(c.row[i].ops_s_all);
