@@ -58,7 +58,8 @@ static enum err_code token_check(const char *token, struct err *why)
 {
     for (const char *c = token; c && *c; c++)
         if (*c <= ' ' || *c > '~')
-            return err_set(why, ERR_USAGE, "the token of HF_TOKEN has a character that no token has: copy it again");
+            return err_set(why, ERR_USAGE,
+                           "the token of HF_TOKEN has a character that no token has: copy it again");
     return ERR_OK;
 }
 
@@ -73,7 +74,9 @@ enum err_code hub_open(struct hub **out, const struct hub_options *o, struct err
     if (rc) return rc;
     struct hub *h = calloc(1, sizeof *h);
     if (!h) return err_set(why, ERR_NOMEM, "out of memory");
-    *h = (struct hub){ .o = *o, .offline = o->offline || is_on("HF_HUB_OFFLINE"), .endpoint = strdup(endpoint) };
+    *h = (struct hub){ .o = *o,
+                       .offline = o->offline || is_on("HF_HUB_OFFLINE"),
+                       .endpoint = strdup(endpoint) };
     if (!h->endpoint) {
         hub_close(h);
         return err_set(why, ERR_NOMEM, "out of memory");
@@ -190,7 +193,8 @@ void hub_ask_done(struct hub_ask *a)
 
 /* ---------------------------------------------------------------- refusals */
 
-/* What the hub's X-Error-Code, or a status without one, means for people. %1: the repository, %2: the endpoint. */
+/* What the hub's X-Error-Code, or a status without one, means for people. {repo}
+ * and {hub} stand for the repository and the endpoint. */
 static const struct refusal {
     const char *code;
     int status; /* 0: any */
@@ -198,16 +202,17 @@ static const struct refusal {
     const char *text;
 } REFUSALS[] = {
     { "GatedRepo", 0, ERR_USAGE,
-      "a licence must be accepted: do that in a browser at %2$s/%1$s, then set HF_TOKEN to a token of that account" },
+      "a licence must be accepted: do that in a browser at {hub}/{repo}, then set HF_TOKEN to a token of that account" },
     { "RepoNotFound", 0, ERR_ABSENT,
-      "%1$s does not exist at %2$s, or it is private: check the name; for a private one set HF_TOKEN" },
-    { "RevisionNotFound", 0, ERR_ABSENT, "%1$s at %2$s has no such branch, tag or commit" },
-    { "EntryNotFound", 0, ERR_ABSENT, "%1$s at %2$s has no such file" },
-    { "DisabledRepo", 0, ERR_USAGE, "%1$s was disabled by %2$s" },
+      "{repo} does not exist at {hub}, or it is private: check the name; for a private one set HF_TOKEN" },
+    { "RevisionNotFound", 0, ERR_ABSENT, "{repo} at {hub} has no such branch, tag or commit" },
+    { "EntryNotFound", 0, ERR_ABSENT, "{repo} at {hub} has no such file" },
+    { "DisabledRepo", 0, ERR_USAGE, "{repo} was disabled by {hub}" },
     { "", 401, ERR_ABSENT,
-      "%1$s does not exist, or it is private or needs a licence: check the name; for a private one set HF_TOKEN (%2$s)" },
-    { "", 403, ERR_USAGE, "access to %1$s is denied: the token of HF_TOKEN may lack the right to read it (%2$s)" },
-    { "", 404, ERR_ABSENT, "%1$s does not exist at %2$s" },
+      "{repo} does not exist, or it is private or needs a licence: check the name; for a private one set HF_TOKEN ({hub})" },
+    { "", 403, ERR_USAGE,
+      "access to {repo} is denied: the token of HF_TOKEN may lack the right to read it ({hub})" },
+    { "", 404, ERR_ABSENT, "{repo} does not exist at {hub}" },
 };
 
 enum err_code hub_explain(const struct hub *h, const char *what, int status, const struct http_wanted *header,
@@ -222,15 +227,18 @@ enum err_code hub_explain(const struct hub *h, const char *what, int status, con
         const struct refusal *r = &REFUSALS[i];
         if (r->status ? r->status != status : strcmp(r->code, code) != 0) continue;
         const char *said = str_text(&header[HEADER_ERROR_MESSAGE].value);
-        enum err_code rc;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        rc = err_set(why, r->rc, r->text, what, h->endpoint);
-#pragma GCC diagnostic pop
-        if (why && *said) {
-            const size_t n = strlen(why->message);
-            snprintf(why->message + n, sizeof why->message - n, "; the server says: %.200s", said);
+        struct str text = { 0 };
+        for (const char *c = r->text; *c; c++) {
+            const bool repo = str_starts(c, "{repo}"), hub = str_starts(c, "{hub}");
+            if (repo || hub)
+                str_append(&text, repo ? what : h->endpoint);
+            else
+                str_append_n(&text, c, 1);
+            if (repo || hub) c = strchr(c, '}');
         }
+        if (*said) str_printf(&text, "; the server says: %.200s", said);
+        const enum err_code rc = err_set(why, r->rc, "%s", str_text(&text));
+        str_free(&text);
         return rc;
     }
     if (why) *why = *refused;
@@ -293,8 +301,9 @@ static enum err_code send_once(struct hub *h, struct hub_ask *a, const char *url
     enum err_code rc = http_send(&r, &a->status, why);
     if (rc == ERR_CANCELLED && a->body_full) { /* ended by body_take */
         a->status = *hub_header(a, HEADER_RANGE) ? 206 : 200;
-        rc = *a->range ? ERR_OK
-                       : err_set(why, ERR_FORMAT, "%s: the answer has more than %zu bytes", a->what, a->body_most);
+        rc = *a->range
+                 ? ERR_OK
+                 : err_set(why, ERR_FORMAT, "%s: the answer has more than %zu bytes", a->what, a->body_most);
     }
     if (!rc && a->body.failed) rc = err_set(why, ERR_NOMEM, "out of memory receiving an answer");
     return rc;
@@ -317,15 +326,18 @@ static enum err_code send_there(struct hub *h, struct hub_ask *a, double *retry_
         free(a->final_url);
         a->final_url = next;
         if (hops == REDIRECTS)
-            return err_set(why, ERR_FORMAT, "%s: the server redirects more than %d times", a->what, REDIRECTS);
+            return err_set(why, ERR_FORMAT, "%s: the server redirects more than %d times", a->what,
+                           REDIRECTS);
     }
 }
 
 /* May the same request succeed later? *wait_s: when. */
-static bool is_worth_another(const struct hub_ask *a, enum err_code rc, int attempt, double told_s, double *wait_s)
+static bool is_worth_another(const struct hub_ask *a, enum err_code rc, int attempt, double told_s,
+                             double *wait_s)
 {
     *wait_s = told_s > 0 ? told_s : hub_backoff_s(attempt);
-    return rc == ERR_ABSENT && attempt < (a->status == 429 ? 2 * ATTEMPTS : ATTEMPTS) && *wait_s <= WAIT_MOST_S;
+    return rc == ERR_ABSENT && attempt < (a->status == 429 ? 2 * ATTEMPTS : ATTEMPTS) &&
+           *wait_s <= WAIT_MOST_S;
 }
 
 enum err_code hub_send(struct hub *h, struct hub_ask *a, struct err *why)

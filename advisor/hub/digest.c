@@ -45,8 +45,8 @@ enum err_code fetch_digest_check(struct fetch_digest *d, struct err *why)
     EVP_DigestFinal_ex(d->context, raw, &n);
     for (unsigned i = 0; i < n; i++) snprintf(hex + 2 * i, 3, "%02x", raw[i]);
     if (!strcasecmp(hex, d->want)) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "%s: the bytes that arrived have the hash %.12s..., expected %.12s...", d->s->what,
-                   hex, d->want);
+    return err_set(why, ERR_FORMAT, "%s: the bytes that arrived have the hash %.12s..., expected %.12s...",
+                   d->s->what, hex, d->want);
 }
 
 void fetch_digest_close(struct fetch_digest *d)

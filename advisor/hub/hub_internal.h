@@ -35,10 +35,10 @@ void hub_headers_done(struct http_wanted wanted[HEADER_COUNT]);
 /* One request, and its answer. */
 struct hub_ask {
     const char *method, *url;
-    const char *what;     /* for messages: "owner/repo" */
-    const char *accept;   /* NULL: any */
-    char range[64];       /* "bytes=0-99"; "": all */
-    size_t body_most;     /* a longer body is ERR_FORMAT; with a range it ends there instead */
+    const char *what;               /* for messages: "owner/repo" */
+    const char *accept;             /* NULL: any */
+    char range[64];                 /* "bytes=0-99"; "": all */
+    size_t body_most;               /* a longer body is ERR_FORMAT; with a range it ends there instead */
     bool stop_at_redirect_to_other; /* return a redirect to another server as the answer */
     /* the answer: hub_ask_done */
     int status;
@@ -86,7 +86,8 @@ bool hub_repo_of_url(const char *url, char repo[256]);
 /* Append the files of a page to r. ERR_FORMAT, ERR_NOMEM. */
 enum err_code hub_tree_parse(struct hub_repo *r, const char *text, size_t n, struct err *why);
 enum err_code hub_modelscope_parse(struct hub_repo *r, const char *text, size_t n, struct err *why);
-enum err_code hub_search_parse(struct hub_found **out, int *count, const char *text, size_t n, struct err *why);
+enum err_code hub_search_parse(struct hub_found **out, int *count, const char *text, size_t n,
+                               struct err *why);
 /* The commit of a branch or tag in the answer to /refs. ERR_ABSENT names the branches. */
 enum err_code hub_refs_parse(char commit[HUB_COMMIT], const char *text, size_t n, const char *revision,
                              struct err *why);
@@ -108,8 +109,8 @@ struct fetch_spec {
     const char *sha256, *git_sha1; /* NULL or "": unknown; both: no check but the size */
     void (*progress)(void *ctx, int64_t done, bool checking, double rate, int connections);
     void *ctx;
-    /* 0: the defaults. Bytes of the first range, after which several connections may be used; the least rate and
-     * the least rest at which they are. */
+    /* 0: the defaults. Bytes of the first range, after which several connections may be used; the least rate
+     * and the least rest at which they are. */
     int64_t first_bytes, rate_least, rest_least;
 };
 /* On success `temp` has the right bytes, on the disk. On errors it has a beginning of them, or is absent. */
@@ -138,12 +139,14 @@ struct hub_pull {
     char name[MODEL_NAME_TEXT];
     char *folder;
     struct pull_item *items;
-    int n, main;                /* main: the item that -m opens */
-    char *mark, *mark_text;     /* a small file that is written last; NULL: none */
+    int n, main;            /* main: the item that -m opens */
+    char *mark, *mark_text; /* a small file that is written last; NULL: none */
 };
 /* Fills the items of a store's layout; p->folder is set. */
-enum err_code pull_of_hub(struct hub_pull *p, const struct hub_repo *r, const int *index, int n, struct err *why);
-enum err_code pull_of_modelscope(struct hub_pull *p, const struct hub_repo *r, const int *index, int n, struct err *why);
+enum err_code pull_of_hub(struct hub_pull *p, const struct hub_repo *r, const int *index, int n,
+                          struct err *why);
+enum err_code pull_of_modelscope(struct hub_pull *p, const struct hub_repo *r, const int *index, int n,
+                                 struct err *why);
 enum err_code pull_of_ollama(struct hub_pull *p, const struct model_name *name, struct err *why);
 
 const char *pull_item_path(const struct pull_item *i); /* the link, else the blob */

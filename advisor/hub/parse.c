@@ -51,7 +51,8 @@ bool hub_range_parse(const char *text, int64_t *first, int64_t *last, int64_t *t
 {
     if (strncasecmp(text, "bytes ", 6)) return false;
     text += 6;
-    if (!take_number(&text, first) || *text++ != '-' || !take_number(&text, last) || *text++ != '/') return false;
+    if (!take_number(&text, first) || *text++ != '-' || !take_number(&text, last) || *text++ != '/')
+        return false;
     *total = -1;
     if (strcmp(text, "*") && (!take_number(&text, total) || *text)) return false;
     return *first <= *last && (*total < 0 || *last < *total);
@@ -213,7 +214,8 @@ enum err_code hub_manifest_parse(struct hub_repo *r, const char *text, size_t n,
     size_t i;
     enum err_code rc = document_of(&root, text, n, "the registry's manifest", why);
     json_t *layers = rc ? NULL : json_object_get(root, "layers"), *config = json_object_get(root, "config");
-    if (!rc && (!json_is_array(layers) || !json_is_object(config))) rc = shape_error("the registry's manifest", why);
+    if (!rc && (!json_is_array(layers) || !json_is_object(config)))
+        rc = shape_error("the registry's manifest", why);
     json_t *all = rc ? NULL : json_copy(layers);
     if (all) json_array_append(all, config); /* last: small, and of no use without the others */
     json_array_foreach(all, i, entry)
@@ -223,8 +225,8 @@ enum err_code hub_manifest_parse(struct hub_repo *r, const char *text, size_t n,
         if (rc) continue;
         if (str_starts(digest, "sha256:")) hex_put(f.sha256, digest + strlen("sha256:"), SHA256_HEX);
         rc = *f.sha256 ? file_add(r, &f, why)
-                       : err_set(why, ERR_FORMAT, "the registry's manifest has the digest '%.80s': expected sha256:",
-                                 digest);
+                       : err_set(why, ERR_FORMAT,
+                                 "the registry's manifest has the digest '%.80s': expected sha256:", digest);
     }
     json_decref(all);
     json_decref(root);
@@ -239,7 +241,8 @@ void hub_found_free(struct hub_found *list, int n)
     free(list);
 }
 
-enum err_code hub_search_parse(struct hub_found **out, int *count, const char *text, size_t n, struct err *why)
+enum err_code hub_search_parse(struct hub_found **out, int *count, const char *text, size_t n,
+                               struct err *why)
 {
     json_t *list = NULL, *entry;
     size_t i;
@@ -279,7 +282,8 @@ enum err_code hub_refs_parse(char commit[HUB_COMMIT], const char *text, size_t n
     struct str names = { 0 };
     size_t i;
     enum err_code rc = document_of(&root, text, n, "the hub's list of branches", why);
-    if (!rc && !json_is_array(json_object_get(root, "branches"))) rc = shape_error("the hub's list of branches", why);
+    if (!rc && !json_is_array(json_object_get(root, "branches")))
+        rc = shape_error("the hub's list of branches", why);
     *commit = '\0';
     for (size_t k = 0; !rc && k < COUNT_OF(LISTS); k++)
         json_array_foreach(json_object_get(root, LISTS[k]), i, entry)
@@ -290,7 +294,8 @@ enum err_code hub_refs_parse(char commit[HUB_COMMIT], const char *text, size_t n
             hex_put(commit, json_get_str(entry, "targetCommit", NULL), SHA1_HEX);
         }
     if (!rc && !*commit)
-        rc = err_set(why, ERR_ABSENT, "there is no branch or tag '%.60s': expected %s", revision, str_text(&names));
+        rc = err_set(why, ERR_ABSENT, "there is no branch or tag '%.60s': expected %s", revision,
+                     str_text(&names));
     str_free(&names);
     json_decref(root);
     return rc;

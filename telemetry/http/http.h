@@ -1,7 +1,7 @@
 /* telemetry/http/http.h - an HTTP client, and the sockets of HTTP servers.
  *
- * Pushes, exports, webhooks and downloads are all sent with http_send, so passwords, certificates, timeouts and
- * redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
+ * Pushes, exports, webhooks and downloads are all sent with http_send, so passwords, certificates, timeouts
+ * and redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
  * variables; loopback addresses are never reached through a proxy. */
 #ifndef QDYNO_TELEMETRY_HTTP_H
 #define QDYNO_TELEMETRY_HTTP_H
@@ -50,8 +50,8 @@ struct http_request {
     /* NULL: none. Otherwise called at least every 100 ms; returning false ends the exchange (ERR_CANCELLED).
      */
     bool (*waiting)(void *ctx);
-    void *ctx;             /* of both */
-    double *retry_after_s; /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
+    void *ctx;                  /* of both */
+    double *retry_after_s;      /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
     struct http_wanted *wanted; /* [n_wanted] */
     int n_wanted;
     /* A redirect is no error: the caller reads the status and the wanted header "Location", and decides
