@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+struct gguf; /* engine/gguf/gguf.h */
+
 /* ---------------------------------------------------------------- stores */
 
 enum model_store {
@@ -93,5 +95,88 @@ bool model_file_is_shard(const char *file_name, int *index, int *count, size_t *
  * first GGUF file; with one, the first file whose name has the tag followed by '-' or '.', in any case. Files
  * that are no weights are never chosen, and of a split model only its first file. -1: none. */
 int model_file_choose(const char *const *name, int n, const char *tag);
+
+/* ---------------------------------------------------------------- models on this machine */
+
+/* What a file's header says. */
+enum { MODEL_FIGURES = 8 };
+struct model_header {
+    bool read;                               /* false: it was not asked for, or `why` says why not */
+    bool runs;                               /* here: architecture, tensor types and all parts are known */
+    char why[320];                           /* why it does not run, or cannot be read; "": it runs */
+    char arch[32];                           /* "" unknown */
+    char title[128];                         /* general.name */
+    int64_t params, weight_bytes, ctx_train; /* 0: unknown */
+    char quantization[48];                   /* "Q4_K_M", as quantization_name_read names it; "" unknown */
+    char quantization_source[16], quantization_note[160];
+    char dominant_format[16];
+    bool random_weights, chat_template;
+    double figure[MODEL_FIGURES]; /* of struct models_options; NAN: unknown */
+};
+
+struct model_entry {
+    enum model_store store;
+    enum model_file_kind kind;
+    char *name; /* what -m takes: "hf:owner/repo:Q4_K_M"; of a folder's file its path below that folder */
+    char *also; /* other names of the same file, one a line; NULL: none */
+    char *path; /* the GGUF file, the first of several, or the folder of a checkpoint; NULL: no file that can
+                   be opened */
+    char *file; /* its path below the repository: "sub/m-Q4_K_M.gguf"; Ollama: the tag */
+    char *repo, *revision; /* as in struct model_name; "" if none */
+    int shards, shards_here;
+    bool checkpoint;       /* a folder with config.json and safetensors files */
+    int64_t bytes;         /* of all its files */
+    char sha256[HASH_HEX]; /* of its only file, by the store or an earlier run; "" unknown */
+    struct model_header header;
+};
+
+/* What could not be read, for a note. */
+enum models_skipped {
+    SKIPPED_DANGLING,   /* links to nothing, and blobs that manifests name and that are missing */
+    SKIPPED_UNREADABLE, /* folders and manifests */
+    SKIPPED_MANIFEST,   /* manifests that are none, or too large */
+    SKIPPED_DEEP,       /* folders below too many others */
+    SKIPPED_MANY,       /* files beyond the limit */
+    SKIPPED_COUNT
+};
+struct model_list {
+    struct model_entry *row; /* [n] by store, then name */
+    int n, room;
+    int64_t skipped[SKIPPED_COUNT];
+    int files_read, files_cached; /* headers */
+};
+
+/* Called with an open file whose figures are not cached: fill e->header.figure. Errors of its own are no
+ * errors of the listing. */
+typedef void models_figures_fn(void *ctx, struct model_entry *e, const struct gguf *g);
+struct models_options {
+    const char *const
+        *dir; /* [dirs] further folders; those of QDYNO_MODELS (separated by colons) come after */
+    int dirs;
+    bool names_only;            /* read no headers */
+    models_figures_fn *figures; /* NULL: none */
+    void *ctx;
+    const char *basis; /* what the figures depend on beside the file: other ones are computed again */
+    bool (*goes_on)(void *ctx, int done,
+                    int of); /* between two headers; false: ERR_CANCELLED. NULL: always */
+};
+/* Every model of every store, one row for a split model and one for a file with several names. What cannot be
+ * read is skipped and counted. Headers and figures are cached in the cache folder by device, inode, size and
+ * time of the file. *out: models_done, also after an error. Errors: ERR_NOMEM, ERR_CANCELLED; ERR_IO: a
+ * folder of o->dir cannot be read. */
+enum err_code models_find(struct model_list *out, const struct models_options *o, struct err *why);
+void models_done(struct model_list *l);
+/* "skipped: 2 links to files that are missing, 1 folder that cannot be read". False: nothing was. */
+bool models_skipped_text(const struct model_list *l, char *buf, size_t size);
+
+/* The path that a text means here, in this order: an existing path; the name of a model (a repository without
+ * a tag as model_file_choose has it); a part, in any case, of exactly one listed name. *path owned. Errors:
+ * ERR_USAGE: several models match, the message lists them; it is no name (model_name_parse). ERR_ABSENT: none
+ * matches; the message names near ones; *name (may be NULL) is what the text means, and may be fetched when
+ * it is remote. */
+enum err_code model_resolve(char **path, struct model_name *name, const char *text, struct err *why);
+/* The same in a list. Borrowed; NULL: as above. */
+const struct model_entry *model_list_find(const struct model_list *l, struct model_name *name,
+                                          const char *text, struct err *why);
 
 #endif

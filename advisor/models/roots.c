@@ -9,41 +9,43 @@
  * programs do. */
 struct place {
     const char *variable, *below;
-    bool own; /* all places with this mark stand for one folder: the first that is set */
+    bool own;           /* all places with this mark stand for one folder: the first that is set */
+    const char *unless; /* no such place if this variable is set; NULL: always */
 };
 
 /* llama.cpp of 2026 keeps the hub's layout, and looks at LLAMA_CACHE first; the hub's library does not. */
 static const struct place HF[] = {
-    { "HF_HUB_CACHE", "", true },
-    { "HUGGINGFACE_HUB_CACHE", "", true },
-    { "HF_HOME", "hub", true },
-    { "XDG_CACHE_HOME", "huggingface/hub", true },
-    { "HOME", ".cache/huggingface/hub", true },
-    { "LLAMA_CACHE", "", false },
-    { NULL, NULL, false },
+    { "HF_HUB_CACHE", "", true, NULL },
+    { "HUGGINGFACE_HUB_CACHE", "", true, NULL },
+    { "HF_HOME", "hub", true, NULL },
+    { "XDG_CACHE_HOME", "huggingface/hub", true, NULL },
+    { "HOME", ".cache/huggingface/hub", true, NULL },
+    { "LLAMA_CACHE", "", false, NULL },
+    { NULL, NULL, false, NULL },
 };
 /* Before 2026: files without folders. */
 static const struct place LLAMACPP[] = {
-    { "LLAMA_CACHE", "", true },
-    { "XDG_CACHE_HOME", "llama.cpp", true },
-    { "HOME", ".cache/llama.cpp", true },
-    { NULL, NULL, false },
+    { "LLAMA_CACHE", "", true, NULL },
+    { "XDG_CACHE_HOME", "llama.cpp", true, NULL },
+    { "HOME", ".cache/llama.cpp", true, NULL },
+    { NULL, NULL, false, NULL },
 };
 static const struct place OLLAMA[] = {
-    { "OLLAMA_MODELS", "", true },
-    { "HOME", ".ollama/models", true },
-    { NULL, "/usr/share/ollama/.ollama/models", false }, /* of the Linux service */
-    { NULL, NULL, false },
+    { "OLLAMA_MODELS", "", true, NULL },
+    { "HOME", ".ollama/models", true, NULL },
+    /* of the Linux service, which a user who sets the variable does not use */
+    { NULL, "/usr/share/ollama/.ollama/models", false, "OLLAMA_MODELS" },
+    { NULL, NULL, false, NULL },
 };
 static const struct place LMSTUDIO[] = {
-    { "HOME", ".lmstudio/models", true },
-    { "HOME", ".cache/lm-studio/models", false }, /* until 2024 */
-    { NULL, NULL, false },
+    { "HOME", ".lmstudio/models", true, NULL },
+    { "HOME", ".cache/lm-studio/models", false, NULL }, /* until 2024 */
+    { NULL, NULL, false, NULL },
 };
 static const struct place MODELSCOPE[] = {
-    { "MODELSCOPE_CACHE", "", true },
-    { "HOME", ".cache/modelscope/hub", true },
-    { NULL, NULL, false },
+    { "MODELSCOPE_CACHE", "", true, NULL },
+    { "HOME", ".cache/modelscope/hub", true, NULL },
+    { NULL, NULL, false, NULL },
 };
 static const struct place *const PLACES[STORE_COUNT] = {
     [STORE_HF] = HF,
@@ -57,7 +59,8 @@ static const struct place *const PLACES[STORE_COUNT] = {
 static char *folder_of(const struct place *p, bool *failed)
 {
     struct str path = { 0 };
-    const char *value = p->variable ? getenv(p->variable) : "";
+    const char *value = p->variable ? getenv(p->variable) : "", *other = p->unless ? getenv(p->unless) : NULL;
+    if (other && *other) return NULL;
     if (!value || (p->variable && !*value)) return NULL;
     if (!strncmp(value, "~/", 2) && getenv("HOME")) { /* the hub's library expands it, too */
         str_append(&path, getenv("HOME"));

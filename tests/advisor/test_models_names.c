@@ -236,7 +236,7 @@ static void roots_follow_the_environment(void **state)
     setenv("LLAMA_CACHE", "/old/", 1); /* one folder once */
     expect_roots(STORE_HF, "/old", NULL);
     setenv("OLLAMA_MODELS", "/o", 1);
-    expect_roots(STORE_OLLAMA, "/o", "/usr/share/ollama/.ollama/models");
+    expect_roots(STORE_OLLAMA, "/o", NULL);
     setenv("MODELSCOPE_CACHE", "/m", 1);
     expect_roots(STORE_MODELSCOPE, "/m", NULL);
 }
