@@ -7,6 +7,7 @@
 
 #include "engine/quant/quant.h"
 #include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/models.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
 const char *const PROGRESS_NAMES[] = { "auto", "json", "off", NULL };
@@ -392,6 +393,10 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     int at = command_index(dashboard, argc, argv);
     bool only_flags = false;
     *a = (struct cli_args){ .command = at < 0 ? dashboard : command_find(argv[at]), .named = at >= 0 };
+    if (!a->command && cli_word_is_model(argv[at])) { /* `qdyno model.gguf` */
+        *a = (struct cli_args){ .command = dashboard };
+        at = -1;
+    }
     if (!a->command) return unknown_command(argv[at], why);
     for (int i = 1; i < argc; i++) {
         if (i == at) continue;
@@ -409,6 +414,7 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     if (g->help || g->version) return ERR_OK;
     enum err_code rc = plugins_load(g->plugin, g->plugin_count, why);
     if (!rc) rc = knobs_check(a, why);
+    if (!rc) rc = cli_models_take(a, why);
     if (!rc) rc = flags_together_check(a, why);
     return rc ? rc : argument_count_check(a, why);
 }
