@@ -14,7 +14,7 @@ const struct model_store_row MODEL_STORES[STORE_COUNT] = {
     [STORE_LLAMACPP] = { "llamacpp", "llama.cpp", false },
     [STORE_OLLAMA] = { "ollama", "Ollama", true },
     [STORE_LMSTUDIO] = { "lmstudio", "LM Studio", false },
-    [STORE_MODELSCOPE] = { "modelscope", "ModelScope", false },
+    [STORE_MODELSCOPE] = { "modelscope", "ModelScope", true },
 };
 
 /* What a name of each store looks like, for messages. */
