@@ -36,6 +36,7 @@ struct cli_global {
     const char *db_path; /* NULL: the default path */
     enum output_format output;
     bool output_given, quiet, verbose, no_color, help, version;
+    bool yes, offline; /* fetch the model of a name without a question; never ask the network for one */
     enum progress_mode progress;
     uint64_t seed;
     const char *plugin[PLUGIN_FLAGS]; /* values of --plugin; cli_parse loads them */

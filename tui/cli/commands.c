@@ -25,6 +25,14 @@ const struct command COMMANDS[] = {
                  "than rows are written keeps its last value. An empty field (null in JSON) is an unknown "
                  "value. A period shorter than the sensor's resolution is refused. QDYNO_PERIODS=A=MS,B=MS "
                  "sets the periods of every command that samples." },
+    { .name = "models", .group = GROUP_USE, .flags = FLAGS_MODELS, .run = command_models, .max_args = 1,
+      .arguments = "[TEXT] [--fits] [--runs] [--sort KEY] [--dir DIR]... [--search TEXT | --remote OWNER/REPO | --pull NAME]",
+      .help = "list the models on this machine: what they are, whether they fit, how fast they are",
+      .details = "Looks in the caches of the Hugging Face hub and of llama.cpp, in Ollama's store, in the folders "
+                 "of LM Studio and ModelScope, and in --dir and QDYNO_MODELS. TEXT keeps the models with it in "
+                 "their name, architecture, quantization or source. Any name of the list, and any part that only "
+                 "one of them has, may stand after -m and as the first argument of commands. Headers only are "
+                 "read, and kept in the cache folder (docs/models-by-name.md)." },
     { .name = "info", .takes_model = true, .flags = FLAGS_INFO, .run = command_info,
       .arguments = "[-m MODEL] [--tensors | --experts TEXT [-c N] [--chunks N] [-C CONFIG]]",
       .help = "describe a model file: architecture, shapes, formats, bytes, tokenizer",

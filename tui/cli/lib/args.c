@@ -27,6 +27,8 @@ const struct cli_flag GLOBAL_FLAGS[] = {
     { .name = "--no-color", .help = "use no colours (also: NO_COLOR)" },
     { .name = "--seed", .alias = "-s", .value = "N", .kind = FLAG_INT, .max = 9e18,
       .help = "seed of all random choices; default 1" },
+    { .name = "--yes", .help = "fetch the model that a name means without a question, if it is not here" },
+    { .name = "--offline", .help = "never fetch a model (also: HF_HUB_OFFLINE=1)" },
     { .name = "--plugin", .value = "FILE", .many = true,
       .help = "load a quantization method from a shared library (also: QDYNO_PLUGINS)" },
     { .name = "--log-level", .value = "LEVEL", .kind = FLAG_CHOICE, .choices = LOG_LEVELS,
@@ -232,6 +234,8 @@ static enum err_code global_flag_apply(struct cli_global *g, const struct cli_fl
     if (!strcmp(name, "--no-color")) g->no_color = true;
     if (!strcmp(name, "--seed")) str_to_u64(value, &g->seed);
     if (!strcmp(name, "--log-level")) g->log.level = (enum log_level)log_level_parse(value);
+    if (!strcmp(name, "--yes")) g->yes = true;
+    if (!strcmp(name, "--offline")) g->offline = true;
     if (!strcmp(name, "--version")) g->version = true;
     if (!strcmp(name, "--help")) g->help = true;
     if (!strcmp(name, "--progress")) g->progress = (enum progress_mode)choice_index(PROGRESS_NAMES, value);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "advisor/models/models.h"
+#include "tui/cli/command_models_hub.h"
 #include "tui/cli/lib/lib.h"
 
 /* ---------------------------------------------------------------- which words are models */
@@ -107,13 +108,14 @@ enum err_code cli_models_take(struct cli_args *a, struct err *why)
 
 /* ---------------------------------------------------------------- names of models */
 
-/* A model that a flag or an argument names. *path owned. */
-static enum err_code model_path(char **path, const char *text, struct err *why)
+/* A model that a flag or an argument names, fetched if that is allowed. *path owned. */
+static enum err_code model_path(char **path, const struct cli_global *g, const struct cli_args *a,
+                                const char *text, struct err *why)
 {
     struct model_name n;
     const enum err_code rc = model_resolve(path, &n, text, why);
     if (rc != ERR_ABSENT) return rc;
-    /* FETCHING: where n.remote, ask and fetch here (cli_fetch), and return the path of the new file. */
+    if (n.remote && cli_may_fetch(g)) return cli_fetch(path, g, a, &n, why);
     return why->code = ERR_IO; /* the exit status of a file that is missing */
 }
 
@@ -134,7 +136,7 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
         const char *text = a->given[i].value;
         char *path = NULL;
         if (!a->given[i].flag->model || !stat(text, &st)) continue;
-        enum err_code rc = model_path(&path, text, why);
+        enum err_code rc = model_path(&path, g, a, text, why);
         if (rc) return rc;
         a->given[i].value = keep(a, path, text);
         cli_note(g, "%s: %s", text, a->given[i].value);
@@ -142,7 +144,7 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
     for (int i = 0; i < a->n && i < a->command->model_args; i++) {
         char *path = NULL;
         if (!stat(a->arg[i], &st)) continue;
-        enum err_code rc = model_path(&path, a->arg[i], why);
+        enum err_code rc = model_path(&path, g, a, a->arg[i], why);
         if (rc) return rc;
         a->arg[i] = keep(a, path, a->arg[i]);
     }
