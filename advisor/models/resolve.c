@@ -178,9 +178,12 @@ static enum err_code say_absent(const struct model_list *l, const struct model_n
     if (n->remote)
         snprintf(fetch, sizeof fetch, "; to fetch it: qdyno models --pull %s",
                  model_name_text(n, own, sizeof own));
-    const enum err_code rc = err_set(why, ERR_ABSENT, "no model '%.200s' is on this machine%s%s%s%s", text,
-                                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
-                                     fetch);
+    const bool named = has_store(text) || n->store != STORE_PATH;
+    const enum err_code rc = err_set(
+        why, ERR_ABSENT, "'%.200s' is %s%s%s%s%s", text,
+        named ? "not on this machine"
+              : "neither a file nor in the name of a model on this machine (`qdyno models` lists them)",
+        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", fetch);
     free(names);
     return rc;
 }

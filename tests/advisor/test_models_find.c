@@ -470,7 +470,7 @@ static void names_mean_files(void **state)
     expect_path("pub/phi-GGUF:Q4_0", ".lmstudio/models/pub/phi-GGUF/phi-Q4_0.gguf");
     expect_error("r-gguf", ERR_USAGE,
                  "matches 3 models: hf:o/r-GGUF:Q4_K_M, hf:o/r-GGUF:Q4_K_M@abcdefabcdef");
-    expect_error("mmproj", ERR_ABSENT, "no model 'mmproj'");
+    expect_error("mmproj", ERR_ABSENT, "'mmproj' is neither a file nor");
     expect_error("ollama:llama3", ERR_ABSENT, "qdyno models --pull ollama:llama3");
     expect_error("hf:o/r-GGUF:Q2_K", ERR_ABSENT, "qdyno models --pull hf:o/r-GGUF:Q2_K");
     expect_error("gema:2b", ERR_ABSENT, "did you mean 'gemma:2b'");

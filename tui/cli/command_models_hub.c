@@ -34,13 +34,12 @@ static void asking_note(void *ctx, const char *text)
     cli_note(s->g, "%s", text);
 }
 
-static enum err_code asking_open(struct asking *s, const struct cli_global *g, const struct cli_args *a,
-                                 struct err *why)
+static enum err_code asking_open(struct asking *s, const struct cli_global *g, struct err *why)
 {
     *s = (struct asking){ .g = g };
     progress_init(&s->progress, g);
     const struct hub_options o = {
-        .offline = args_has(a, "--offline"), .goes_on = asking_goes_on, .note = asking_note, .ctx = s
+        .offline = g->offline, .goes_on = asking_goes_on, .note = asking_note, .ctx = s
     };
     return hub_open(&s->hub, &o, why);
 }
@@ -68,7 +67,7 @@ int models_search(const struct cli_global *g, const struct cli_args *a, const ch
     struct table t;
     struct hub_found *found = NULL;
     int n = 0;
-    enum err_code rc = asking_open(&s, g, a, &why);
+    enum err_code rc = asking_open(&s, g, &why);
     if (!rc) rc = hub_search(&found, &n, s.hub, text, (int)args_int(a, "--limit", 20), &why);
     asking_close(&s);
     if (rc) return cli_fail(a, &why);
@@ -240,7 +239,7 @@ int models_remote(const struct cli_global *g, const struct cli_args *a, const ch
     struct table t;
     table_init(&t, &DOCUMENT_MODELS_REMOTE);
     enum err_code rc = repo_parse(&name, text, &why);
-    if (!rc) rc = asking_open(&s, g, a, &why);
+    if (!rc) rc = asking_open(&s, g, &why);
     if (!rc) rc = hub_list(&r, s.hub, &name, &why);
     if (!rc) rc = put_files(&t, &s, &r, &why);
     if (s.hub) asking_close(&s);
@@ -298,11 +297,10 @@ static bool can_ask(const struct cli_global *g)
 }
 
 /* Asks whether so much may be fetched. */
-static enum err_code permission(const struct cli_global *g, const struct cli_args *a,
-                                const struct hub_pull_state *s, struct err *why)
+static enum err_code permission(const struct cli_global *g, const struct hub_pull_state *s, struct err *why)
 {
     char bytes[16], room[16], answer[16] = "";
-    if (args_has(a, "--yes") || !s->missing_bytes) return ERR_OK;
+    if (g->yes || !s->missing_bytes) return ERR_OK;
     str_from_bytes(s->missing_bytes, bytes, sizeof bytes);
     str_from_bytes(s->free_bytes, room, sizeof room);
     if (!can_ask(g)) {
@@ -330,15 +328,20 @@ static enum err_code fetch(struct hub_pull_state *state, char **path, const stru
     struct asking s;
     struct hub_pull *p = NULL;
     *path = NULL;
-    enum err_code rc = asking_open(&s, g, a, why);
+    enum err_code rc = asking_open(&s, g, why);
     if (!rc) rc = hub_pull_open(&p, s.hub, name, args_has(a, "--into"), why);
     if (!rc) hub_pull_state(state, p);
-    if (!rc && !asked) rc = permission(g, a, state, why);
+    if (!rc && !asked) rc = permission(g, state, why);
     if (!rc) rc = hub_pull_run(p, pull_progress, &s, why);
     if (!rc && !(*path = strdup(state->path))) rc = err_set(why, ERR_NOMEM, "out of memory");
     asking_close(&s);
     hub_pull_close(p);
     return rc;
+}
+
+bool cli_may_fetch(const struct cli_global *g)
+{
+    return !g->offline && (g->yes || can_ask(g));
 }
 
 enum err_code cli_fetch(char **path, const struct cli_global *g, const struct cli_args *a,

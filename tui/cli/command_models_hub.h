@@ -12,6 +12,8 @@ int models_search(const struct cli_global *g, const struct cli_args *a, const ch
 int models_remote(const struct cli_global *g, const struct cli_args *a, const char *text);
 int models_pull(const struct cli_global *g, const struct cli_args *a, const char *text);
 
+/* May the model of a name be fetched: with --yes, or because a person can answer a question? */
+bool cli_may_fetch(const struct cli_global *g);
 /* Fetches the model of a name that is not on this machine. Asks first on a terminal, with size and free
  * space; with
  * --yes it does not ask; without both it refuses and says what to run. *path owned: the file that a command
