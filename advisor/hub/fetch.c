@@ -416,9 +416,9 @@ static enum err_code transfer(struct fetch *f, struct err *why)
             rc = f->failed.code;
         }
         if (!rc && !f->url) rc = err_set(why, ERR_NOMEM, "out of memory");
-        if (!rc && !hub_goes_on(f->s->hub)) rc = err_set(why, ERR_CANCELLED, "cancelled");
         rate_update(f);
         progress_tell(f, f->done, false);
+        if (!rc && !hub_goes_on(f->s->hub)) rc = err_set(why, ERR_CANCELLED, "cancelled");
         if (!rc && f->restart) {
             f->restart = false;
             lanes_release(f);

@@ -158,7 +158,9 @@ static enum err_code item_run(struct hub_pull *p, const struct pull_item *i, str
 {
     int lock = -1;
     enum err_code rc = pull_lock(&lock, p, i, why);
-    if (!rc) rc = pull_item_is_here(i) ? pull_link(i, why) : item_fetch(p, i, r, why);
+    const bool here = !rc && pull_item_is_here(i);
+    if (here) (void)unlink(i->temp); /* of an attempt before another program fetched it */
+    if (!rc) rc = here ? pull_link(i, why) : item_fetch(p, i, r, why);
     pull_unlock(lock);
     return rc;
 }

@@ -35,6 +35,9 @@ static const struct place OLLAMA[] = {
     { "HOME", ".ollama/models", true, NULL },
     /* of the Linux service, which a user who sets the variable does not use */
     { NULL, "/usr/share/ollama/.ollama/models", false, "OLLAMA_MODELS" },
+    /* what qdyno fetched from Ollama's registry, in the same layout */
+    { "XDG_DATA_HOME", "qdyno/models/ollama", false, NULL },
+    { "HOME", ".local/share/qdyno/models/ollama", false, "XDG_DATA_HOME" },
     { NULL, NULL, false, NULL },
 };
 static const struct place LMSTUDIO[] = {

@@ -40,7 +40,7 @@ static void names_are_read(void **state)
         { "ollama:hf.co/o/r:Q4_K_M", STORE_OLLAMA, "hf.co/o/r", "Q4_K_M", "", false, true, NULL },
         { "ollama:localhost:5000/n/m:t", STORE_OLLAMA, "localhost:5000/n/m", "t", "", false, true, NULL },
         { "lmstudio:p/m/f.gguf", STORE_LMSTUDIO, "p/m", "f.gguf", "", true, false, NULL },
-        { "modelscope:o/n:Q4_0", STORE_MODELSCOPE, "o/n", "Q4_0", "", false, false, NULL },
+        { "modelscope:o/n:Q4_0", STORE_MODELSCOPE, "o/n", "Q4_0", "", false, true, NULL },
         { "llamacpp:o_r_f-Q4_0", STORE_LLAMACPP, "o_r_f-Q4_0", "", "", false, false, NULL },
         { "gemma-3-270m", STORE_PATH, "gemma-3-270m", "", "", false, false, NULL },
         { "./m.gguf", STORE_PATH, "./m.gguf", "", "", false, false, NULL },
@@ -181,19 +181,19 @@ static void shards_are_told_by_names(void **state)
 }
 
 static const char *const VARIABLES[] = {
-    "LLAMA_CACHE", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",
-    "HOME",        "OLLAMA_MODELS", "XDG_CACHE_HOME",        "MODELSCOPE_CACHE"
+    "LLAMA_CACHE",   "HF_HUB_CACHE",   "HUGGINGFACE_HUB_CACHE", "HF_HOME",      "HOME",
+    "OLLAMA_MODELS", "XDG_CACHE_HOME", "MODELSCOPE_CACHE",      "XDG_DATA_HOME"
 };
 
-static void expect_roots(enum model_store s, const char *first, const char *second)
+static void expect_three(enum model_store s, const char *first, const char *second, const char *third)
 {
     struct model_roots r;
     struct err why = { 0 };
     char *path = NULL;
-    const char *const want[] = { first, second };
+    const char *const want[] = { first, second, third };
     assert_int_equal(model_roots_of(&r, s, &why), ERR_OK);
     int n = 0;
-    for (int i = 0; i < 2 && want[i]; i++, n++) {
+    for (int i = 0; i < 3 && want[i]; i++, n++) {
         assert_true(i < r.n);
         assert_string_equal(r.path[i], want[i]);
     }
@@ -207,6 +207,11 @@ static void expect_roots(enum model_store s, const char *first, const char *seco
     free(path);
 }
 
+static void expect_roots(enum model_store s, const char *first, const char *second)
+{
+    expect_three(s, first, second, NULL);
+}
+
 static void roots_follow_the_environment(void **state)
 {
     (void)state;
@@ -216,7 +221,8 @@ static void roots_follow_the_environment(void **state)
     setenv("HOME", "/h", 1);
     expect_roots(STORE_HF, "/h/.cache/huggingface/hub", NULL);
     expect_roots(STORE_LLAMACPP, "/h/.cache/llama.cpp", NULL);
-    expect_roots(STORE_OLLAMA, "/h/.ollama/models", "/usr/share/ollama/.ollama/models");
+    expect_three(STORE_OLLAMA, "/h/.ollama/models", "/usr/share/ollama/.ollama/models",
+                 "/h/.local/share/qdyno/models/ollama");
     expect_roots(STORE_LMSTUDIO, "/h/.lmstudio/models", "/h/.cache/lm-studio/models");
     expect_roots(STORE_MODELSCOPE, "/h/.cache/modelscope/hub", NULL);
     setenv("XDG_CACHE_HOME", "/x/", 1);
@@ -236,7 +242,9 @@ static void roots_follow_the_environment(void **state)
     setenv("LLAMA_CACHE", "/old/", 1); /* one folder once */
     expect_roots(STORE_HF, "/old", NULL);
     setenv("OLLAMA_MODELS", "/o", 1);
-    expect_roots(STORE_OLLAMA, "/o", NULL);
+    expect_roots(STORE_OLLAMA, "/o", "/h/.local/share/qdyno/models/ollama");
+    setenv("XDG_DATA_HOME", "/data", 1);
+    expect_roots(STORE_OLLAMA, "/o", "/data/qdyno/models/ollama");
     setenv("MODELSCOPE_CACHE", "/m", 1);
     expect_roots(STORE_MODELSCOPE, "/m", NULL);
 }

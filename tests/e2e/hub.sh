@@ -81,6 +81,46 @@ for i in 1 2 3; do cmp -s "$CACHE"/models--o--split/snapshots/*/"s-Q4_0-0000$i-o
 expect 0 models --pull hf:o/tiny/config.json && cmp -s "$TINY/snapshots/$COMMIT/config.json" "$HUB/o/tiny/config.json" || fail "a small file is wrong"
 [ -e "$TINY/blobs/$(cd "$HUB" && git hash-object o/tiny/config.json 2>/dev/null || echo .)" ] || fail "the blob of a small file is not named by git's hash"
 
+# ---- names of models that are not here: fetched with --yes or after a question, otherwise never
+forget
+quiet
+expect 5 info -m hf:o/tiny:F32 && says err "models --pull"
+log 'not r' || fail "a request was sent without permission"
+expect 5 info -m hf:o/tiny:F32 --yes --offline
+log 'not r' || fail "a request was sent offline"
+expect 0 info -m hf:o/tiny:F32 --yes && says out "tiny-F32"
+quiet
+expect 0 info -m hf:o/tiny:F32 && expect 0 fit hf:o/tiny:F32
+log 'not r' || fail "the hub was asked about a model that is here"
+# answer TEXT: asks on a terminal and answers; what the terminal shows is in $T/out
+answer() {
+  python3 - "$T/out" "$1" "$QDYNO" info -m hf:o/tiny:Q8_0 <<'PY'
+import os, pty, sys
+out, text, command = sys.argv[1], sys.argv[2], sys.argv[3:]
+pid, fd = pty.fork()
+if not pid:
+    os.execv(command[0], command)
+seen, told = b"", False
+while True:
+    try:
+        part = os.read(fd, 4096)
+    except OSError:
+        break
+    if not part:
+        break
+    seen += part
+    if b"[y/N]" in seen and not told:
+        os.write(fd, text.encode() + b"\n")
+        told = True
+open(out, "wb").write(seen)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+PY
+}
+answer n && fail "a refusal has the status 0"
+says out "free" && [ ! -e "$TINY/snapshots/$COMMIT/tiny-Q8_0.gguf" ] || fail "fetched though the person said no"
+answer y || fail "a person who agrees does not get the model: $(tail -3 "$T/out")"
+cmp -s "$TINY/snapshots/$COMMIT/tiny-Q8_0.gguf" "$HUB/o/tiny/tiny-Q8_0.gguf" || fail "not fetched though the person agreed"
+
 # ---- without links, as the hub's library does it
 forget
 HF_HUB_DISABLE_SYMLINKS=1 expect 0 "${PULL[@]}"
@@ -225,6 +265,8 @@ if expect 0 models --pull "$NAME" -o json; then
   cmp -s "$path" "$HUB/ollama/library/tiny/latest" || fail "the model of the registry has other bytes"
   [ -s "$XDG_DATA_HOME/qdyno/models/ollama/manifests/127.0.0.1:$PORT/library/tiny/latest" ] || fail "no manifest"
 fi
+expect 0 models -o json && json 'any(r["name"].startswith("ollama:127.0.0.1") for r in d["rows"])'
+expect 0 info -m "$NAME"
 OLLAMA_MODELS=$T/ollama expect 0 models --pull "$NAME" --into ollama
 [ -s "$T/ollama/manifests/127.0.0.1:$PORT/library/tiny/latest" ] && cmp -s "$T/ollama/blobs/sha256-$(sum "$HUB/ollama/library/tiny/latest")" "$HUB/ollama/library/tiny/latest" || fail "Ollama's store is not complete"
 expect 4 "${PULL[@]}" --into ollama
