@@ -60,7 +60,8 @@ static const struct column COLUMNS[] = {
     COL("measured_run", "run", .kind = COLUMN_INT),
     COL("kld_mean", "KLD, nats", .kind = COLUMN_NUM, .digits = 4),
     KEY("measured_config"),
-    KEY("measured_workload"),
+    KEY("measured_decode_workload"),
+    KEY("measured_prefill_workload"),
     KEY("kld_reference"),
     KEY("kld_run", .kind = COLUMN_INT),
     KEY("problem", ENTRY(header.why)),
@@ -244,7 +245,8 @@ static void put_measured(json_t *row, const struct listing *l, const struct mode
     json_put_num(row, "measured_prefill_tok_s", m.prefill_tok_s);
     if (m.run) json_put_int(row, "measured_run", m.run);
     json_put_str(row, "measured_config", m.run ? m.config : NULL);
-    json_put_str(row, "measured_workload", m.run ? m.workload : NULL);
+    json_put_str(row, "measured_decode_workload", *m.decode_workload ? m.decode_workload : NULL);
+    json_put_str(row, "measured_prefill_workload", *m.prefill_workload ? m.prefill_workload : NULL);
     json_put_num(row, "kld_mean", m.kld);
     if (m.kld_run) json_put_int(row, "kld_run", m.kld_run);
     json_put_str(row, "kld_reference", m.kld_run ? m.kld_reference : NULL);

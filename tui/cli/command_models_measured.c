@@ -35,34 +35,45 @@ void measured_models_free(struct measured_models *m)
 
 /* ---------------------------------------------------------------- speed */
 
-/* Sums of logarithms of one config and workload in one run. */
+/* Sum of logarithms of one rate over the cells of one workload. */
+struct rate_sum {
+    char workload[WORKLOAD_LINE];
+    double sum;
+    int n;
+};
+/* Of one config in one run, which may time prompts and decoding in workloads of their own. */
 struct speed_sums {
     int64_t run;
-    char config[CONFIG_LINE], workload[WORKLOAD_LINE];
-    double decode, prefill;
-    int decodes, prefills;
+    char config[CONFIG_LINE];
+    struct rate_sum decode, prefill;
 };
 struct speeds {
     struct speed_sums any, plain; /* plain: of the config "default" */
 };
 
-static bool sums_take(struct speed_sums *s, const struct speed_cell *c)
+static void rate_add(struct rate_sum *r, const char *workload, double rate)
+{
+    if (!(rate > 0)) return;
+    if (!r->n) text_cut(r->workload, sizeof r->workload, workload);
+    if (strcmp(r->workload, workload)) return;
+    r->sum += log(rate);
+    r->n++;
+}
+
+static double rate_mean(const struct rate_sum *r)
+{
+    return r->n ? exp(r->sum / r->n) : NAN;
+}
+
+static void sums_take(struct speed_sums *s, const struct speed_cell *c)
 {
     if (!s->run) {
         s->run = c->run_id;
         text_cut(s->config, sizeof s->config, c->config);
-        text_cut(s->workload, sizeof s->workload, c->workload);
     }
-    if (s->run != c->run_id || strcmp(s->config, c->config) || strcmp(s->workload, c->workload)) return false;
-    if (c->decode_tok_s > 0) {
-        s->decode += log(c->decode_tok_s);
-        s->decodes++;
-    }
-    if (c->prefill_tok_s > 0) {
-        s->prefill += log(c->prefill_tok_s);
-        s->prefills++;
-    }
-    return true;
+    if (s->run != c->run_id || strcmp(s->config, c->config)) return;
+    rate_add(&s->decode, c->workload, c->decode_tok_s);
+    rate_add(&s->prefill, c->workload, c->prefill_tok_s);
 }
 
 static enum err_code speed_add(void *ctx, const struct speed_cell *c, struct err *why)
@@ -83,9 +94,10 @@ static void put_speed(struct measured_model *out, const struct speeds *s)
     const struct speed_sums *x = s->plain.run ? &s->plain : &s->any;
     out->run = x->run;
     str_put(out->config, sizeof out->config, x->config);
-    str_put(out->workload, sizeof out->workload, x->workload);
-    out->decode_tok_s = x->decodes ? exp(x->decode / x->decodes) : NAN;
-    out->prefill_tok_s = x->prefills ? exp(x->prefill / x->prefills) : NAN;
+    str_put(out->decode_workload, sizeof out->decode_workload, x->decode.workload);
+    str_put(out->prefill_workload, sizeof out->prefill_workload, x->prefill.workload);
+    out->decode_tok_s = rate_mean(&x->decode);
+    out->prefill_tok_s = rate_mean(&x->prefill);
 }
 
 /* ---------------------------------------------------------------- loss */

@@ -18,7 +18,8 @@ void measured_models_free(struct measured_models *m);
 struct measured_model {
     double decode_tok_s, prefill_tok_s; /* NAN: not measured */
     int64_t run;                        /* 0: none */
-    char config[CONFIG_LINE], workload[WORKLOAD_LINE];
+    char config[CONFIG_LINE];
+    char decode_workload[WORKLOAD_LINE], prefill_workload[WORKLOAD_LINE]; /* what each rate is of */
     double kld; /* mean KL divergence of the file as it is against another file; NAN: not measured */
     int64_t kld_run;
     char kld_reference[CONFIG_LINE];
