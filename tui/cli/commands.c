@@ -27,7 +27,7 @@ const struct command COMMANDS[] = {
                  "sets the periods of every command that samples." },
     { .name = "models", .group = GROUP_USE, .flags = FLAGS_MODELS, .run = command_models, .max_args = 1,
       .arguments = "[TEXT] [--fits] [--runs] [--sort KEY] [--dir DIR]... [--search TEXT | --remote OWNER/REPO | --pull NAME]",
-      .help = "list the models on this machine: what they are, whether they fit, how fast they are",
+      .help = "list the models on this machine, and whether they fit and how fast",
       .details = "Looks in the caches of the Hugging Face hub and of llama.cpp, in Ollama's store, in the folders "
                  "of LM Studio and ModelScope, and in --dir and QDYNO_MODELS. TEXT keeps the models with it in "
                  "their name, architecture, quantization or source. Any name of the list, and any part that only "
@@ -234,7 +234,7 @@ const struct command COMMANDS[] = {
                  "failed, was stopped or is still going on has a report, too, which states what is missing. --all "
                  "writes an index sorted by date, a page of the trade-offs between speed, loss and memory, and "
                  "one page for each experiment; it replaces only pages that it wrote before." },
-    { .name = "push", .group = GROUP_WATCH, .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
+    { .name = "push", .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
       .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom | --list | --retry | --drop ID",
       .help = "send the outcome of a run to a monitoring system",
       .details = "Without ID: the newest finished A/B. If the gateway cannot be reached, the outcome is "
