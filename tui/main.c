@@ -12,6 +12,7 @@
 
 #include "tui/cli/cli.h"
 #include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/models.h"
 
 enum { MANY_FILES = 1 << 14 };
 
@@ -99,6 +100,7 @@ static int main_run(int argc, char **argv)
     struct cli_args a;
     struct err why = { 0 };
     if (cli_parse(&g, &a, argc, argv, &why)) {
+        cli_args_done(&a);
         return cli_fail(NULL, &why);
     }
     if (g.version) {
@@ -112,7 +114,9 @@ static int main_run(int argc, char **argv)
         str_free(&text);
         return EXIT_DONE;
     }
-    return a.command->run(&g, &a);
+    const int status = cli_models_resolve(&g, &a, &why) ? cli_fail(&a, &why) : a.command->run(&g, &a);
+    cli_args_done(&a);
+    return status;
 }
 
 /* The last check that no result was computed from a file that became shorter meanwhile. */

@@ -64,6 +64,9 @@ struct quantization_name {
 void quantization_name_read(struct quantization_name *out, const struct gguf *g, const char *path,
                             const char *dominant);
 const char *quantization_source_name(enum quantization_source s);
+/* The last name of a quantization in a file's name, as people write it: "UD-Q4_K_XL" of
+ * "m-UD-Q4_K_XL-00001-of-00002.gguf". "" and false: there is none. */
+bool quantization_tag_of_path(const char *path, char *tag, size_t size);
 
 /* Sizes of a model, from its metadata and tensor headers. */
 struct model_shape {
@@ -107,7 +110,8 @@ const char *file_type_tag(int64_t file_type); /* of a value of general.file_type
 /* "Q4_K_M", or "Q4_K_M (most bytes q8_0)" where these differ. Returns buf. */
 const char *quantization_text(const struct model_shape *s, char *buf, size_t size);
 /* Works on files of gguf_open_any_type, too. Errors: ERR_FORMAT (unknown architecture: the message lists the
- * known ones; a key is missing or out of range). */
+ * known ones; a key is missing or out of range). Then *out still has what needs no architecture: arch as the
+ * file names it, name, params, weight_bytes, dominant_format, quantization. */
 enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why);
 const char *const *model_architectures(void); /* NULL-terminated */
 

@@ -198,11 +198,26 @@ static enum err_code shape_read_experts(struct model_shape *out, const struct ar
     return ERR_OK;
 }
 
+static void shape_put_string(char *out, size_t size, struct gguf_string s)
+{
+    snprintf(out, size, "%.*s", (int)MIN(s.len, size - 1), s.data ? s.data : "");
+}
+
+/* What can be told of a file of any architecture. */
+static void shape_read_any(struct model_shape *out, const struct gguf *g)
+{
+    shape_put_string(out->arch, sizeof out->arch, gguf_get_string(g, "general.architecture"));
+    shape_put_string(out->name, sizeof out->name, gguf_get_string(g, "general.name"));
+    shape_read_tensor_sums(out, g);
+    quantization_name_read(&out->quantization, g, gguf_path(g), out->dominant_format);
+}
+
 enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why)
 {
     *out = (struct model_shape){ 0 };
     const struct gguf_string arch = gguf_get_string(g, "general.architecture");
     const struct arch *a = arch_find(arch);
+    shape_read_any(out, g);
     if (!arch.data)
         return err_set(why, ERR_FORMAT, "metadata 'general.architecture' is missing: not a model");
     if (!a) return arch_error(arch, why);
@@ -228,15 +243,9 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
         return err_set(why, ERR_FORMAT, "vocabulary of %lld is out of range", (long long)embd->shape[1]);
     out->vocab = embd->shape[1];
 
-    const struct gguf_string name = gguf_get_string(g, "general.name");
-    snprintf(out->arch, sizeof out->arch, "%s", a->name);
-    snprintf(out->name, sizeof out->name, "%.*s", (int)MIN(name.len, sizeof out->name - 1),
-             name.data ? name.data : "");
     /* an architecture without an output matrix multiplies with the embedding, even if force=on ignores one */
     out->tied_output = !((a->need | a->may) & SLOT_BIT(SLOT_OUTPUT)) || !gguf_tensor_find(g, "output.weight");
     out->random_weights = gguf_get_bool(g, "qdyno.synthetic", false);
-    shape_read_tensor_sums(out, g);
-    quantization_name_read(&out->quantization, g, gguf_path(g), out->dominant_format);
     out->unknown = arch_unknown(NULL, a, out, g);
     return ERR_OK;
 }

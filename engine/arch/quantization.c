@@ -132,6 +132,11 @@ static const struct file_type *type_of_path(const char *path, char *tag, size_t 
     return found;
 }
 
+bool quantization_tag_of_path(const char *path, char *tag, size_t size)
+{
+    return type_of_path(path, tag, size) != NULL;
+}
+
 /* ---------------------------------------------------------------- the tensors */
 
 /* Whether some matrix has the format that this type gives to most matrices. */

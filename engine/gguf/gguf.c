@@ -244,6 +244,16 @@ enum err_code gguf_open_memory_any_type(struct gguf **out, const void *bytes, si
     return memory_open(out, bytes, size, true, why);
 }
 
+enum err_code gguf_header_check(const void *bytes, size_t n, int64_t file_bytes, bool *more, struct err *why)
+{
+    struct arena memory = { 0 };
+    struct gguf_shard s = { .data = bytes, .size = n, .whole = (uint64_t)file_bytes, .any_type = true };
+    enum err_code rc = gguf_shard_parse(&s, &memory, why);
+    *more = rc && s.cut && (int64_t)n < file_bytes;
+    arena_free(&memory);
+    return rc;
+}
+
 void gguf_parts_free(struct gguf_parts *p)
 {
     for (int64_t i = 0; i < p->tensor_count; i++) gguf_made_free(p->tensors[i].made);

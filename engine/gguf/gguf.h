@@ -73,6 +73,9 @@ enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size
  * accepted, and their format is NULL. Give such a file only to functions that say so. */
 enum err_code gguf_open_any_type(struct gguf **out, const char *path, struct err *why);
 enum err_code gguf_open_memory_any_type(struct gguf **out, const void *bytes, size_t size, struct err *why);
+/* Is this the whole header of a file of `file_bytes`, of which the first n bytes are here? *more: the header
+ * is correct so far, and goes on behind them. Errors: ERR_FORMAT, also if *more; ERR_NOMEM. */
+enum err_code gguf_header_check(const void *bytes, size_t n, int64_t file_bytes, bool *more, struct err *why);
 /* ERR_FORMAT: a tensor has no format. The message is the one with which gguf_open refuses the file. */
 enum err_code gguf_check_types(const struct gguf *g, struct err *why);
 void gguf_close(struct gguf *g); /* NULL is fine */

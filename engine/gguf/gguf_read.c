@@ -110,8 +110,10 @@ static const char *text_printable(struct gguf_string s, char *buf, size_t size)
 static enum err_code kv_read_strings(struct cursor *c, struct gguf_kv *kv, struct arena *memory,
                                      struct err *why)
 {
-    if (kv->count > cursor_left(c) / (size_t)c->length_bytes)
+    if (kv->count > cursor_left(c) / (size_t)c->length_bytes) {
+        c->cut = true;
         return cursor_error(c, why, "an array of strings");
+    }
     uint64_t *at = arena_alloc(memory, ((size_t)kv->count + 1) * sizeof *at);
     if (!at) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " strings", kv->count);
     size_t first = c->at;
@@ -156,7 +158,10 @@ static enum err_code kv_read_value(struct cursor *c, struct gguf_kv *kv, struct 
         return c->cut ? cursor_error(c, why, "its text") : ERR_OK;
     }
     size_t size = gguf_type_size(kv->element);
-    if (kv->count > cursor_left(c) / size) return cursor_error(c, why, "its value");
+    if (kv->count > cursor_left(c) / size) {
+        c->cut = true;
+        return cursor_error(c, why, "its value");
+    }
     cursor_take(c, (size_t)kv->count * size);
     return kv_check_bools(kv, kv->element, why);
 }
@@ -166,9 +171,11 @@ static enum err_code shard_read_kvs(struct cursor *c, struct gguf_shard *s, uint
 {
     char name[80];
     size_t least = (size_t)c->length_bytes + 4 + 1; /* empty key, type, one byte */
-    if (count > cursor_left(c) / least)
+    if (count > cursor_left(c) / least) {
+        c->cut = true;
         return err_set(why, ERR_FORMAT, "the header claims %" PRIu64 " metadata keys, the file has %zu bytes",
                        count, c->size);
+    }
     s->kv = arena_alloc(memory, (size_t)count * sizeof *s->kv);
     if (!s->kv) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " metadata keys", count);
     for (uint64_t i = 0; i < count; i++) {
@@ -398,7 +405,8 @@ static enum err_code shard_place_tensors(struct cursor *c, struct gguf_shard *s,
                                          uint64_t alignment, struct err *why)
 {
     uint64_t start = ((uint64_t)c->at + alignment - 1) / alignment * alignment;
-    uint64_t room = start < c->size ? c->size - start : 0;
+    const uint64_t whole = MAX(s->whole, c->size);
+    uint64_t room = start < whole ? whole - start : 0;
     qsort(spans, (size_t)s->tensor_count, sizeof *spans, span_order);
     for (int64_t i = 0; i < s->tensor_count; i++) {
         struct gguf_tensor *t = &s->tensors[spans[i].index];
@@ -408,7 +416,7 @@ static enum err_code shard_place_tensors(struct cursor *c, struct gguf_shard *s,
                            spans[i].from, alignment);
         const enum err_code rc = tensor_place(s, spans, i, room, why);
         if (rc) return rc;
-        t->data = s->data + start + spans[i].from;
+        if (!s->whole) t->data = s->data + start + spans[i].from;
     }
     return ERR_OK;
 }
@@ -417,9 +425,11 @@ static enum err_code shard_read_tensors(struct cursor *c, struct gguf_shard *s, 
                                         uint64_t alignment, struct arena *memory, struct err *why)
 {
     size_t least = (size_t)c->length_bytes + 1 + 4 + (size_t)c->length_bytes + 4 + 8;
-    if (count > cursor_left(c) / least)
+    if (count > cursor_left(c) / least) {
+        c->cut = true;
         return err_set(why, ERR_FORMAT, "the header claims %" PRIu64 " tensors, the file has %zu bytes",
                        count, c->size);
+    }
     s->tensors = arena_alloc(memory, ((size_t)count + 1) * sizeof *s->tensors);
     struct span *spans = calloc((size_t)count + 1, sizeof *spans);
     enum err_code rc = ERR_OK;
@@ -473,10 +483,12 @@ enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struc
     s->version = (int)version;
     if (version == 1) c.length_bytes = 4;
     uint64_t tensors = cursor_length(&c), kvs = cursor_length(&c), alignment;
+    s->cut = c.cut;
     if (c.cut) return cursor_error(&c, why, "the header");
 
     enum err_code rc = shard_read_kvs(&c, s, kvs, memory, why);
     if (!rc) rc = shard_alignment(s, &alignment, why);
     if (!rc) rc = shard_read_tensors(&c, s, tensors, alignment, memory, why);
+    s->cut = c.cut;
     return rc;
 }

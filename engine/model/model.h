@@ -270,6 +270,8 @@ enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct er
 
 /* The same without computing anything: false if the hash is not stored. */
 bool model_identity_known(const struct gguf *g, char hex[HASH_HEX]);
+/* The same of a model of one file, which is not opened as a model. */
+bool model_path_identity_known(const char *path, char hex[HASH_HEX]);
 
 /* The identity of the file that was opened, not of its quantized copy that a recipe may run. */
 enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why);

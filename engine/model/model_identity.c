@@ -89,6 +89,17 @@ bool model_identity_known(const struct gguf *g, char hex[HASH_HEX])
     return known;
 }
 
+bool model_path_identity_known(const char *path, char hex[HASH_HEX])
+{
+    struct str memo = { 0 };
+    struct file_map map;
+    if (file_map(&map, path, NULL)) return false;
+    const bool known = memo_path(&memo, &map.opened) && memo_read(str_text(&memo), hex);
+    file_unmap(&map);
+    str_free(&memo);
+    return known;
+}
+
 enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why)
 {
     const char *known = model_source_hash(m);

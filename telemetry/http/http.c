@@ -42,6 +42,28 @@ static size_t reply_append(char *data, size_t size, size_t n, void *ctx)
     return size * n;
 }
 
+/* libcurl's header function: keeps the values that the caller wants, of the last response. */
+static size_t header_keep(char *line, size_t size, size_t n, void *ctx)
+{
+    struct exchange *x = ctx;
+    const size_t len = size * n;
+    const char *const end = line + len, *const colon = memchr(line, ':', len);
+    if (len >= 5 && !memcmp(line, "HTTP/", 5)) /* a response after an interim one */
+        for (int i = 0; i < x->request->n_wanted; i++) str_clear(&x->request->wanted[i].value);
+    for (int i = 0; colon && i < x->request->n_wanted; i++) {
+        struct http_wanted *const w = &x->request->wanted[i];
+        const size_t name = strlen(w->name);
+        if ((size_t)(colon - line) != name || strncasecmp(line, w->name, name)) continue;
+        const char *from = colon + 1, *to = end;
+        while (from < to && isspace((unsigned char)*from)) from++;
+        while (to > from && isspace((unsigned char)to[-1])) to--;
+        if (memchr(from, 0, (size_t)(to - from))) continue; /* no header may have it */
+        str_clear(&w->value);
+        str_append_n(&w->value, from, (size_t)(to - from));
+    }
+    return len;
+}
+
 /* The body as one printable line. */
 static const char *reply_line(const struct str *reply, char *line, size_t size)
 {
@@ -91,7 +113,8 @@ static enum err_code transfer_error(CURLcode code, const struct exchange *x, boo
     case CURLE_UNSUPPORTED_PROTOCOL: /* the URL has been checked, so it is the response that is not HTTP */
     case CURLE_WEIRD_SERVER_REPLY: return not_http(x, text, why);
     case CURLE_OPERATION_TIMEDOUT:
-        return err_set(why, ERR_ABSENT, "no response within %.3g s: %s (%s)", x->timeout_s, text, url);
+        return err_set(why, ERR_ABSENT, "no response within %.3g s: %s (%s)",
+                       x->request->stall_s > 0 ? x->request->stall_s : x->timeout_s, text, url);
     default:
         return err_set(why, ERR_ABSENT, "cannot reach the server: %s%s%s%s%s (%s)", text, cause ? " (" : "",
                        cause ? strerror((int)cause) : "", cause ? ")" : "", hint, url);
@@ -107,6 +130,7 @@ static enum err_code status_check(const struct exchange *x, long status, struct 
         version != CURL_HTTP_VERSION_2_0)
         return not_http(x, "unknown version", why);
     if (status >= 200 && status < 300) return ERR_OK;
+    if (status >= 300 && status < 400 && x->request->redirects) return ERR_OK;
     if (status >= 300 && status < 400) {
         curl_easy_getinfo(x->curl, CURLINFO_REDIRECT_URL, &location);
         return err_set(why, ERR_USAGE,
@@ -299,6 +323,19 @@ static CURLcode transfer(struct exchange *x)
     return code;
 }
 
+/* How long the exchange may take. */
+static void timeout_set(struct exchange *x)
+{
+    const double stall_s = x->request->stall_s;
+    curl_easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
+    if (stall_s > 0) {
+        curl_easy_setopt(x->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        curl_easy_setopt(x->curl, CURLOPT_LOW_SPEED_TIME, (long)MAX(1, stall_s));
+    } else {
+        curl_easy_setopt(x->curl, CURLOPT_TIMEOUT_MS, (long)MAX(1, x->timeout_s * 1e3));
+    }
+}
+
 /* Sets all options of the request. */
 static void options_set(struct exchange *x)
 {
@@ -311,11 +348,12 @@ static void options_set(struct exchange *x)
     curl_easy_setopt(c, CURLOPT_HTTP09_ALLOWED, 0L); /* a response without a status delivers nothing */
     if (http_url_is_loopback(r->url)) text_set(x, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L); /* other threads are running */
-    curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)MAX(1, x->timeout_s * 1e3));
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
+    timeout_set(x);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->problem);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, reply_append);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
+    if (r->n_wanted) curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, header_keep);
+    if (r->n_wanted) curl_easy_setopt(c, CURLOPT_HEADERDATA, x);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, x->headers);
     auth_set(x, x->auth);
     body_set(x, r);
@@ -335,6 +373,7 @@ enum err_code exchange_open(struct exchange *x, const struct http_request *r, st
     if (!rc) rc = http_url_check("server", r->url, HTTP_URL_ANY, why);
     if (rc) return rc;
     http_url_shown(r->url, x->part, x->shown);
+    for (int i = 0; i < r->n_wanted; i++) str_clear(&r->wanted[i].value);
     rc = credentials_check(x, r, a, why);
     if (rc) return rc;
     pthread_once(&curl_once, curl_start);
@@ -353,6 +392,8 @@ static enum err_code result_of(struct exchange *x, CURLcode code, int *status, s
     if (code) return transfer_error(code, x, x->auth->cert_file != NULL, why);
     curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
+    for (int i = 0; i < r->n_wanted; i++)
+        if (r->wanted[i].value.failed) return err_set(why, ERR_NOMEM, "out of memory receiving headers");
     text_hide_secrets(x->reply.data, x->reply.len, r, x->auth);
     if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
     curl_off_t pause = 0;

@@ -1,7 +1,7 @@
 /* telemetry/http/http.h - an HTTP client, and the sockets of HTTP servers.
  *
- * Pushes, exports and webhooks are all sent with http_send, so passwords, certificates, timeouts and
- * redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
+ * Pushes, exports, webhooks and downloads are all sent with http_send, so passwords, certificates, timeouts
+ * and redirects are handled the same way everywhere. Implemented with libcurl, which reads the usual proxy
  * variables; loopback addresses are never reached through a proxy. */
 #ifndef QDYNO_TELEMETRY_HTTP_H
 #define QDYNO_TELEMETRY_HTTP_H
@@ -23,9 +23,16 @@ struct http_auth {
     double timeout_s; /* for the whole exchange; 0: 10 s. Connecting may take at most half of it */
 };
 
+/* A header of the response that the caller wants. `value` is the caller's (str_free); it is empty if the
+ * response does not have the header, and set before the body arrives. */
+struct http_wanted {
+    const char *name; /* "Content-Range", in any case */
+    struct str value;
+};
+
 enum { HTTP_HEADERS = 8, HTTP_REPLY_MAX = 1 << 16 };
 struct http_request {
-    const char *method; /* "GET" "PUT" "POST" "DELETE" */
+    const char *method; /* "GET" "HEAD" "PUT" "POST" "DELETE" */
     const char *url;    /* http or https, without user name and password */
     /* The path of the URL is a secret, as a webhook's: messages show only the host, and a server whose
      * certificate is not verified gets it only with insecure_credentials. */
@@ -43,8 +50,16 @@ struct http_request {
     /* NULL: none. Otherwise called at least every 100 ms; returning false ends the exchange (ERR_CANCELLED).
      */
     bool (*waiting)(void *ctx);
-    void *ctx;             /* of both */
-    double *retry_after_s; /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
+    void *ctx;                  /* of both */
+    double *retry_after_s;      /* NULL: not wanted. Otherwise the server's Retry-After; NAN: none */
+    struct http_wanted *wanted; /* [n_wanted] */
+    int n_wanted;
+    /* A redirect is no error: the caller reads the status and the wanted header "Location", and decides
+     * whether to follow, and with which credentials. */
+    bool redirects;
+    /* 0: the timeout of `auth` is for the whole exchange. Otherwise for large bodies: that timeout is for
+     * connecting only, and the exchange ends (ERR_ABSENT) when nothing has arrived for so long. */
+    double stall_s;
 };
 /* Sends a request and checks the response. *status (may be NULL): the HTTP status, 0 without a response. Does
  * not follow redirects, because data sent to another address than the configured one was not delivered, and
@@ -95,6 +110,18 @@ const char *http_url_shown(const char *url, enum http_url_part part, char buf[HT
 
 /* True if the host is this machine: localhost, 127.0.0.0/8 or ::1. */
 bool http_url_is_loopback(const char *url);
+
+/* Do both addresses lead to the same server: scheme, host and port? False for text that is no address. */
+bool http_url_same_server(const char *a, const char *b);
+
+/* The address to which `location` leads, a header of the response of `url`; it may be relative. *out is
+ * the caller's: free(). ERR_USAGE: it leads to no http or https address; ERR_NOMEM. */
+enum err_code http_url_follow(char **out, const char *url, const char *location, struct err *why);
+
+/* Appends a text as a part of a path or query: all but letters, digits and "-._~" is written as %XX; '/' is
+ * kept in a path. */
+enum http_escape { HTTP_ESCAPE_ALL, HTTP_ESCAPE_PATH };
+void http_url_escape(struct str *out, const char *text, enum http_escape how);
 
 /* ---------------------------------------------------------------- servers (listen.c) */
 

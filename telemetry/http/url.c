@@ -129,6 +129,68 @@ bool http_url_is_loopback(const char *url)
     return is;
 }
 
+/* The server of an address. The port is never NULL: it is that of the scheme if the address has none. */
+struct server {
+    char *scheme, *host, *port;
+};
+
+static bool server_of(struct server *s, const char *url)
+{
+    CURLU *u = curl_url();
+    *s = (struct server){ 0 };
+    const bool known = u && !curl_url_set(u, CURLUPART_URL, url, 0) &&
+                       !curl_url_get(u, CURLUPART_SCHEME, &s->scheme, 0) &&
+                       !curl_url_get(u, CURLUPART_HOST, &s->host, 0) &&
+                       !curl_url_get(u, CURLUPART_PORT, &s->port, CURLU_DEFAULT_PORT);
+    curl_url_cleanup(u);
+    return known;
+}
+
+static void server_done(struct server *s)
+{
+    curl_free(s->scheme);
+    curl_free(s->host);
+    curl_free(s->port);
+}
+
+bool http_url_same_server(const char *a, const char *b)
+{
+    struct server x, y;
+    const bool first = server_of(&x, a), second = server_of(&y, b);
+    const bool same = first && second && !strcasecmp(x.scheme, y.scheme) && !strcasecmp(x.host, y.host) &&
+                      !strcmp(x.port, y.port);
+    server_done(&x);
+    server_done(&y);
+    return same;
+}
+
+enum err_code http_url_follow(char **out, const char *url, const char *location, struct err *why)
+{
+    char *text = NULL, shown[HTTP_SHOWN_MAX];
+    *out = NULL;
+    CURLU *u = curl_url();
+    if (!u) return err_set(why, ERR_NOMEM, "out of memory");
+    enum err_code rc = ERR_OK;
+    if (curl_url_set(u, CURLUPART_URL, url, 0) || curl_url_set(u, CURLUPART_URL, location, 0) ||
+        curl_url_get(u, CURLUPART_URL, &text, 0) || http_url_check("redirect", text, HTTP_URL_ANY, NULL))
+        rc = err_set(why, ERR_USAGE, "the server redirects to an address that is not http or https (%s)",
+                     http_url_shown(url, HTTP_SHOW_PATH, shown));
+    if (!rc && !(*out = strdup(text))) rc = err_set(why, ERR_NOMEM, "out of memory");
+    curl_free(text);
+    curl_url_cleanup(u);
+    return rc;
+}
+
+void http_url_escape(struct str *out, const char *text, enum http_escape how)
+{
+    for (const char *c = text; *c; c++) {
+        if (isalnum((unsigned char)*c) || strchr("-._~", *c) || (how == HTTP_ESCAPE_PATH && *c == '/'))
+            str_append_n(out, c, 1);
+        else
+            str_printf(out, "%%%02X", (unsigned)(unsigned char)*c);
+    }
+}
+
 bool http_insecure_credentials(void)
 {
     const char *text = getenv("QDYNO_INSECURE_CREDENTIALS");

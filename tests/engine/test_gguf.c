@@ -413,6 +413,37 @@ static void any_truncation(void **state)
     str_free(&s);
 }
 
+/* A header that arrives piece by piece: more of it is wanted up to its end, and none of what follows it. */
+static void any_beginning(void **state)
+{
+    (void)state;
+    enum { DATA = 96 + 32, PADDING = 32 };
+    struct err why = { 0 };
+    struct str s = { 0 };
+    bool more;
+    size_t needed = 0;
+    sound_file(&s);
+    for (size_t n = 0; n <= s.len; n++) {
+        unsigned char *exact = malloc(n ? n : 1);
+        if (n) memcpy(exact, s.data, n);
+        const enum err_code rc = gguf_header_check(exact, n, (int64_t)s.len, &more, &why);
+        if (rc && !more && n >= 4) fail_msg("%zu of %zu bytes: %s", n, s.len, why.message);
+        CHECK(rc == ERR_OK || (rc == ERR_FORMAT && !needed));
+        if (!rc && !needed) needed = n;
+        free(exact);
+    }
+    CHECK(needed > 0 && needed <= s.len - DATA && needed > s.len - DATA - PADDING);
+    /* the file is too short for what its header says: more bytes would not help */
+    assert_int_equal(gguf_header_check(s.data, needed, (int64_t)s.len - 1, &more, &why), ERR_FORMAT);
+    CHECK(!more);
+    assert_int_equal(gguf_header_check(s.data, needed - 1, (int64_t)needed - 1, &more, &why), ERR_FORMAT);
+    CHECK(!more);
+    s.data[0] = 'X';
+    assert_int_equal(gguf_header_check(s.data, needed, (int64_t)s.len, &more, &why), ERR_FORMAT);
+    CHECK(!more);
+    str_free(&s);
+}
+
 static void any_flipped_byte(void **state)
 {
     (void)state;
@@ -574,12 +605,19 @@ static void real_files_cut_and_flipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),        cmocka_unit_test(writer_refuses),
-        cmocka_unit_test(copied_metadata),   cmocka_unit_test(scalar_types),
-        cmocka_unit_test(false_claims),      cmocka_unit_test(own_formats),
-        cmocka_unit_test(more_false_claims), cmocka_unit_test(any_truncation),
-        cmocka_unit_test(any_flipped_byte),  cmocka_unit_test(shards),
-        cmocka_unit_test(version_one),       cmocka_unit_test(real_files_cut_and_flipped),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(writer_refuses),
+        cmocka_unit_test(copied_metadata),
+        cmocka_unit_test(scalar_types),
+        cmocka_unit_test(false_claims),
+        cmocka_unit_test(own_formats),
+        cmocka_unit_test(more_false_claims),
+        cmocka_unit_test(any_truncation),
+        cmocka_unit_test(any_beginning),
+        cmocka_unit_test(any_flipped_byte),
+        cmocka_unit_test(shards),
+        cmocka_unit_test(version_one),
+        cmocka_unit_test(real_files_cut_and_flipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ struct cli_global {
     const char *db_path; /* NULL: the default path */
     enum output_format output;
     bool output_given, quiet, verbose, no_color, help, version;
+    bool yes, offline; /* fetch the model of a name without a question; never ask the network for one */
     enum progress_mode progress;
     uint64_t seed;
     const char *plugin[PLUGIN_FLAGS]; /* values of --plugin; cli_parse loads them */
@@ -67,6 +68,7 @@ struct cli_flag {
     bool optional;     /* the value may be omitted (then ""), and must follow "=" */
     bool exclusive;    /* at most one flag of the command with this mark may be given */
     const char *needs; /* the flag that it is part of: without that one it is refused; NULL: none */
+    bool model;        /* its value is a model: a path or a name (lib/models.h) */
     bool login;        /* credentials and certificates: one line of the short help has all of them */
 };
 
@@ -92,6 +94,9 @@ struct command {
     int (*run)(const struct cli_global *g, const struct cli_args *a);
     bool hidden; /* not in help and completion: the worker */
     enum command_group group;
+    bool takes_model; /* the first argument may be the model, in place of -m */
+    bool compares;    /* its arguments are configs to compare: several models are, too */
+    int model_args;   /* so many of the first arguments are models */
     int min_args, max_args;
     int knob_flags;      /* KNOB_FLAGS_* */
     unsigned work;       /* FOR_* bits of the config keys that matter for it; 0: FOR_ALL */
@@ -114,8 +119,9 @@ const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, 
 /* Flags of every command; ends with a NULL name. */
 extern const struct cli_flag GLOBAL_FLAGS[];
 
-/* A parsed command line. Strings are borrowed from argv. Every value is valid for the kind of its flag. */
-enum { ARGS_GIVEN = 64, ARGS_MAX = 64 };
+/* A parsed command line. Strings are borrowed from argv, or `owned`. Every value is valid for the kind of its
+ * flag. */
+enum { ARGS_GIVEN = 64, ARGS_MAX = 64, ARGS_OWNED = 64 };
 struct cli_args {
     const struct command *command;
     bool named; /* argv names the command; false: the dashboard by default */
@@ -129,7 +135,10 @@ struct cli_args {
         const char *value;
     } knob[KNOB_COUNT];
     const char *arg[ARGS_MAX]; /* positional */
+    int owned_count;
+    char *owned[ARGS_OWNED]; /* cli_args_done */
 };
+void cli_args_done(struct cli_args *a);
 
 /* Parses argv. Without a command in argv the command is "dashboard". Also loads the plug-ins, because they
  * add methods that config lines may name. Errors: ERR_USAGE with the flag, the value, what was expected and

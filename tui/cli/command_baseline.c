@@ -14,7 +14,7 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_BASELINE[] = {
-    { .name = "-m", .alias = "--model", .value = "FILE",
+    { .name = "-m", .alias = "--model", .value = "MODEL", .model = true,
       .help = "set: model of the champion, default the bundled one; check: model of the challenger, "
               "default the champion's" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD",

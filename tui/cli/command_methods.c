@@ -17,7 +17,7 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_METHODS[] = {
-    { .name = "-m", .alias = "--model", .value = "FILE",
+    { .name = "-m", .alias = "--model", .value = "MODEL", .model = true,
       .help = "GGUF model on which to measure the methods; without it, list them" },
     { .name = "--method", .value = "NAME", .many = true, .help = "only this method, with its parameters" },
     { .name = "-C", .alias = "--config", .value = "CONFIG", .many = true,

@@ -5,7 +5,7 @@
 
 /* clang-format off */
 const struct command COMMANDS[] = {
-    { .name = "dashboard", .flags = FLAGS_DASHBOARD, .run = command_dashboard, .max_args = 2,
+    { .name = "dashboard", .takes_model = true, .compares = true, .flags = FLAGS_DASHBOARD, .run = command_dashboard, .max_args = 2,
       .arguments = "[A B] [-m MODEL] [-w WORKLOAD]",
       .help = "open the dashboard, with A and B as the configs of the next A/B",
       .details = "`qdyno` without a command opens the dashboard. Without a terminal it prints this "
@@ -25,7 +25,15 @@ const struct command COMMANDS[] = {
                  "than rows are written keeps its last value. An empty field (null in JSON) is an unknown "
                  "value. A period shorter than the sensor's resolution is refused. QDYNO_PERIODS=A=MS,B=MS "
                  "sets the periods of every command that samples." },
-    { .name = "info", .flags = FLAGS_INFO, .run = command_info,
+    { .name = "models", .group = GROUP_USE, .flags = FLAGS_MODELS, .run = command_models, .max_args = 1,
+      .arguments = "[TEXT] [--fits] [--runs] [--sort KEY] [--dir DIR]... [--search TEXT | --remote OWNER/REPO | --pull NAME]",
+      .help = "list the models on this machine, and whether they fit and how fast",
+      .details = "Looks in the caches of the Hugging Face hub and of llama.cpp, in Ollama's store, in the folders "
+                 "of LM Studio and ModelScope, and in --dir and QDYNO_MODELS. TEXT keeps the models with it in "
+                 "their name, architecture, quantization or source. Any name of the list, and any part that only "
+                 "one of them has, may stand after -m and as the first argument of commands. Headers only are "
+                 "read, and kept in the cache folder (docs/models-by-name.md)." },
+    { .name = "info", .takes_model = true, .flags = FLAGS_INFO, .run = command_info,
       .arguments = "[-m MODEL] [--tensors | --experts TEXT [-c N] [--chunks N] [-C CONFIG]]",
       .help = "describe a model file: architecture, shapes, formats, bytes, tokenizer",
       .details = "--experts runs a text through a mixture of experts and counts the choices of its routers: the "
@@ -33,7 +41,7 @@ const struct command COMMANDS[] = {
                  "batches of 1 to 32 tokens, with the bytes that such a step reads and its predicted time (one "
                  "row = 1). Later predictions for this file use these numbers. csv has the layers only; json has everything. Status 4: the model has no experts "
                  "(docs/models.md)." },
-    { .name = "run", .group = GROUP_USE, .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "run", .takes_model = true, .group = GROUP_USE, .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] (-p TEXT | --chat [-p TEXT] [--system TEXT]) [-n N] [-C CONFIG]",
       .help = "generate text, or chat; timings go to stderr",
       .details = "Writes the text token by token. Ctrl-C stops. Decoding is greedy unless --temp is given. With "
@@ -41,14 +49,14 @@ const struct command COMMANDS[] = {
                  "--chat` converses, `qdyno run --chat --system 'Be brief.' -p 'Why is the sky blue?'` asks one "
                  "question. Special tokens are recognised in what the template writes, not in messages "
                  "(docs/chat.md)." },
-    { .name = "tokenize", .flags = FLAGS_TOKENIZE, .run = command_tokenize,
+    { .name = "tokenize", .takes_model = true, .flags = FLAGS_TOKENIZE, .run = command_tokenize,
       .arguments = "[-m MODEL] (-p TEXT | -f FILE)",
       .help = "print the token ids of a text as one JSON array" },
-    { .name = "logits", .flags = FLAGS_LOGITS, .run = command_logits, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "logits", .takes_model = true, .flags = FLAGS_LOGITS, .run = command_logits, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] --ids 1,2,3 --out FILE",
       .help = "write the raw logits after each of the given token ids, to compare engines",
       .details = "FILE receives little-endian f32 [ids][vocabulary]. Row i holds the logits after ids 0..i." },
-    { .name = "bench", .group = GROUP_MEASURE, .flags = FLAGS_BENCH, .run = command_bench, .knob_flags = KNOB_FLAGS_GRID,
+    { .name = "bench", .takes_model = true, .group = GROUP_MEASURE, .flags = FLAGS_BENCH, .run = command_bench, .knob_flags = KNOB_FLAGS_GRID,
       .arguments = "[-m MODEL] [-p 512] [-n 128] [-d 0] [-C CONFIG]... [-r 5]",
       .help = "measure speed and memory of configs on workloads",
       .details = "Each config runs in a process of its own. A rate is total tokens divided by total "
@@ -56,7 +64,7 @@ const struct command COMMANDS[] = {
                  "enough tokens were timed (p50: 7, p95: 90, p99: 459). The share of the machine's limit "
                  "needs one earlier `qdyno detect --probe`. A config that cannot run becomes a row with "
                  "its error message. The exit status is that of the error only if no config ran." },
-    { .name = "eval", .group = GROUP_MEASURE, .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
+    { .name = "eval", .takes_model = true, .group = GROUP_MEASURE, .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
       .work = FOR_PREFILL | FOR_QUALITY | FOR_MEMORY,
       .arguments = "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG] [--gate EXPR]",
       .help = "measure perplexity on a text, and KL divergence from a reference",
@@ -72,7 +80,7 @@ const struct command COMMANDS[] = {
                  "the model's chat template renders (docs/chat.md). --gate takes figures of quality "
                  "(docs/ab.md) and decides the exit status: 0 "
                  "passed, 1 failed, 2 undecided. Every config must pass." },
-    { .name = "ab", .group = GROUP_MEASURE, .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "ab", .takes_model = true, .compares = true, .group = GROUP_MEASURE, .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .work = FOR_ALL | FOR_TRAIN,
       .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [-w W2...] [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
       .help = "compare configs in a paired experiment that ends in a verdict",
@@ -88,10 +96,10 @@ const struct command COMMANDS[] = {
                  "if no part of it does, else not decided. Bytes of weights are exact. Status 0: all are "
                  "confirmed; 1: one is refuted; 2: none is refuted and one is not decided; 3: the "
                  "measurement is invalid." },
-    { .name = "advise", .group = GROUP_CHOOSE, .flags = FLAGS_ADVISE, .run = command_advise,
+    { .name = "advise", .takes_model = true, .group = GROUP_CHOOSE, .flags = FLAGS_ADVISE, .run = command_advise,
       .arguments = "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
       .help = "rank configs for this machine by predicted speed, memory and quality" },
-    { .name = "tune", .group = GROUP_CHOOSE, .flags = FLAGS_TUNE, .run = command_tune, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "tune", .takes_model = true, .group = GROUP_CHOOSE, .flags = FLAGS_TUNE, .run = command_tune, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] [--budget 10m] [-C CONFIG]",
       .help = "find the best config, confirm it in an A/B, and save it",
       .details = "Searches all configs that may help, then compares the best one with the current config "
@@ -99,13 +107,13 @@ const struct command COMMANDS[] = {
                  "$XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that can change answers wins only if its "
                  "perplexity is at most --max-ppl above that of the current config. Status 2: nothing won, "
                  "so nothing was saved." },
-    { .name = "audit", .flags = FLAGS_AUDIT, .run = command_audit, .min_args = 1, .max_args = 1,
+    { .name = "audit", .model_args = 1, .flags = FLAGS_AUDIT, .run = command_audit, .min_args = 1, .max_args = 1,
       .arguments = "FILE [--engine ENGINE]",
       .help = "check that an engine computes the same at all batch sizes, and the same as qdyno",
       .details = "Measures the perplexity of one text with FILE at batch sizes 1, 32 and 512, by qdyno and by "
                  "the other engine. Status 1: it disagrees with itself or with qdyno by more than the "
                  "tolerance, so some of its kernels compute wrong values for this file." },
-    { .name = "apply", .group = GROUP_USE, .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
+    { .name = "apply", .takes_model = true, .group = GROUP_USE, .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
       .arguments = "[-m MODEL] [CONFIG | --run ID | --remove]",
       .help = "save a config for a model: run, bench and the dashboard then use it",
       .details = "Without CONFIG, prints the saved config. The config is the last line of "
@@ -114,7 +122,7 @@ const struct command COMMANDS[] = {
                  "selects another. Wherever a config line is expected, `-C applied` means the saved "
                  "config, `-C default` no saved config, and `-C @FILE` the config in FILE. The output "
                  "includes the nearest llama.cpp command line, if there is one." },
-    { .name = "recipe", .flags = FLAGS_RECIPE, .run = command_recipe, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "recipe", .takes_model = true, .flags = FLAGS_RECIPE, .run = command_recipe, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[-m MODEL] [--like FORMAT | --size BYTES | --kld NATS] [--out FILE] [--gguf FILE]",
       .help = "find a format for each tensor by measurement, and check the mix on other text",
       .details = "Quantizes one tensor at a time to each format and measures the KL divergence of the "
@@ -123,7 +131,7 @@ const struct command COMMANDS[] = {
                  "most its size, window by window. Status 0: the recipe is closer to the original model; "
                  "1: it is not; 2: undecided, or the budget is too short. Only a recipe that is closer is written (--out, --gguf). The "
                  "database keeps all costs, so that a search that was stopped continues where it ended." },
-    { .name = "govern", .flags = FLAGS_GOVERN, .run = command_govern, .min_args = 2, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "govern", .takes_model = true, .flags = FLAGS_GOVERN, .run = command_govern, .min_args = 2, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD | --port N] [--for TIME | -n N]",
       .help = "serve requests with the most exact of several configs that a rule allows",
       .details = "List the CONFIGs from the most exact to the cheapest. After --down requests in a row "
@@ -132,17 +140,17 @@ const struct command COMMANDS[] = {
                  "wait. Every switch is printed with its reason and, some requests later, with its effect, "
                  "and is stored in the database. Under a memory rule, unused configs are unloaded. With --port, real clients are "
                  "answered over HTTP as by `qdyno serve`, and a switch loses no request." },
-    { .name = "fit", .group = GROUP_CHOOSE, .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID, .work = FOR_MEMORY,
+    { .name = "fit", .takes_model = true, .group = GROUP_CHOOSE, .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID, .work = FOR_MEMORY,
       .arguments = "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]",
       .help = "print the memory plan in bytes; with --load what loading takes" },
-    { .name = "calibrate", .flags = FLAGS_CALIBRATE, .run = command_calibrate, .max_args = 1,
+    { .name = "calibrate", .model_args = 1, .flags = FLAGS_CALIBRATE, .run = command_calibrate, .max_args = 1,
       .arguments = "IN [-f TEXT] --out FILE | --show FILE",
       .help = "record statistics of a model's activations on a text, for methods that need them",
       .details = "One pass over the text serves all methods: mean squares (the importance matrix), means "
                  "and largest magnitudes, ranges and histograms of the inputs of every matrix, computed in "
                  "f32, layer by layer within --memory. The file stores the model's hash and is refused for "
                  "any other model. `--show X --imatrix Y` converts an existing file." },
-    { .name = "quantize", .group = GROUP_USE, .flags = FLAGS_QUANTIZE, .run = command_quantize, .min_args = 2, .max_args = 2,
+    { .name = "quantize", .model_args = 1, .group = GROUP_USE, .flags = FLAGS_QUANTIZE, .run = command_quantize, .min_args = 2, .max_args = 2,
       .arguments = "IN OUT -R RECIPE [--calib FILE] [--force]",
       .help = "write a quantized model file",
       .details = "RECIPE is the part of a config line that chooses numbers: a format (q4_K), a method "
@@ -226,7 +234,7 @@ const struct command COMMANDS[] = {
                  "failed, was stopped or is still going on has a report, too, which states what is missing. --all "
                  "writes an index sorted by date, a page of the trade-offs between speed, loss and memory, and "
                  "one page for each experiment; it replaces only pages that it wrote before." },
-    { .name = "push", .group = GROUP_WATCH, .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
+    { .name = "push", .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
       .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom | --list | --retry | --drop ID",
       .help = "send the outcome of a run to a monitoring system",
       .details = "Without ID: the newest finished A/B. If the gateway cannot be reached, the outcome is "
@@ -250,7 +258,7 @@ const struct command COMMANDS[] = {
       .help = "delete groups that qdyno pushed to a Pushgateway",
       .details = "A Pushgateway keeps every group until someone deletes it. This command deletes only "
                  "groups that this database recorded as pushed. A group that no longer exists is no error." },
-    { .name = "serve", .group = GROUP_USE, .flags = FLAGS_SERVE, .run = command_serve, .knob_flags = KNOB_FLAGS_ONE, .work = FOR_ALL | FOR_LOAD,
+    { .name = "serve", .takes_model = true, .group = GROUP_USE, .flags = FLAGS_SERVE, .run = command_serve, .knob_flags = KNOB_FLAGS_ONE, .work = FOR_ALL | FOR_LOAD,
       .arguments = "[-m MODEL] [-C CONFIG] [--host ADDRESS] [--port N] [--parallel N] [--processes N] [--api-key-file FILE]",
       .help = "serve a model to programs that speak OpenAI's interface",
       .details = "Answers /v1/completions and /v1/chat/completions (also as streams), /v1/models, /tokenize, "
@@ -266,7 +274,7 @@ const struct command COMMANDS[] = {
                  "verdict of every experiment under /metrics until SIGTERM or Ctrl-C (status 0). The "
                  "database is only read. If it is missing, locked or of another version, the page shows "
                  "qdyno_database_up 0. Metric names: docs/monitoring.md." },
-    { .name = "watch", .group = GROUP_WATCH, .flags = FLAGS_WATCH, .run = command_watch, .knob_flags = KNOB_FLAGS_ONE,
+    { .name = "watch", .takes_model = true, .group = GROUP_WATCH, .flags = FLAGS_WATCH, .run = command_watch, .knob_flags = KNOB_FLAGS_ONE,
       .arguments = "[--baseline NAME | -m MODEL -w WORKLOAD -C CONFIG] [--every 30m] [--once] [--webhook "
                    "URL]",
       .help = "measure repeatedly without a user, and raise alerts",

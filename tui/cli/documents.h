@@ -44,6 +44,10 @@
     X(METHODS) \
     X(METHOD_ERRORS) \
     X(METHOD_TENSORS) \
+    X(MODELS) \
+    X(MODELS_PULL) \
+    X(MODELS_REMOTE) \
+    X(MODELS_SEARCH) \
     X(PARALLEL) \
     X(PROFILE) \
     X(PRUNE) \

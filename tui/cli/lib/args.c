@@ -7,6 +7,7 @@
 
 #include "engine/quant/quant.h"
 #include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/models.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
 const char *const PROGRESS_NAMES[] = { "auto", "json", "off", NULL };
@@ -26,6 +27,8 @@ const struct cli_flag GLOBAL_FLAGS[] = {
     { .name = "--no-color", .help = "use no colours (also: NO_COLOR)" },
     { .name = "--seed", .alias = "-s", .value = "N", .kind = FLAG_INT, .max = 9e18,
       .help = "seed of all random choices; default 1" },
+    { .name = "--yes", .help = "fetch the model that a name means without a question, if it is not here" },
+    { .name = "--offline", .help = "never fetch a model (also: HF_HUB_OFFLINE=1)" },
     { .name = "--plugin", .value = "FILE", .many = true,
       .help = "load a quantization method from a shared library (also: QDYNO_PLUGINS)" },
     { .name = "--log-level", .value = "LEVEL", .kind = FLAG_CHOICE, .choices = LOG_LEVELS,
@@ -231,6 +234,8 @@ static enum err_code global_flag_apply(struct cli_global *g, const struct cli_fl
     if (!strcmp(name, "--no-color")) g->no_color = true;
     if (!strcmp(name, "--seed")) str_to_u64(value, &g->seed);
     if (!strcmp(name, "--log-level")) g->log.level = (enum log_level)log_level_parse(value);
+    if (!strcmp(name, "--yes")) g->yes = true;
+    if (!strcmp(name, "--offline")) g->offline = true;
     if (!strcmp(name, "--version")) g->version = true;
     if (!strcmp(name, "--help")) g->help = true;
     if (!strcmp(name, "--progress")) g->progress = (enum progress_mode)choice_index(PROGRESS_NAMES, value);
@@ -392,6 +397,10 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     int at = command_index(dashboard, argc, argv);
     bool only_flags = false;
     *a = (struct cli_args){ .command = at < 0 ? dashboard : command_find(argv[at]), .named = at >= 0 };
+    if (!a->command && cli_word_is_model(argv[at])) { /* `qdyno model.gguf` */
+        *a = (struct cli_args){ .command = dashboard };
+        at = -1;
+    }
     if (!a->command) return unknown_command(argv[at], why);
     for (int i = 1; i < argc; i++) {
         if (i == at) continue;
@@ -409,6 +418,7 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     if (g->help || g->version) return ERR_OK;
     enum err_code rc = plugins_load(g->plugin, g->plugin_count, why);
     if (!rc) rc = knobs_check(a, why);
+    if (!rc) rc = cli_models_take(a, why);
     if (!rc) rc = flags_together_check(a, why);
     return rc ? rc : argument_count_check(a, why);
 }

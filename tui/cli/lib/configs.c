@@ -8,6 +8,7 @@
 #include "advisor/run/run.h"
 #include "engine/model/model.h"
 #include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/models.h"
 
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
 
@@ -106,8 +107,9 @@ static enum err_code config_read(struct config *out, const struct cli_args *a, c
                                  struct err *why)
 {
     if (line && !strcmp(line, "applied")) return config_read_applied(out, a, why);
-    if (line && *line == '@') return config_file_read(out, line + 1, why);
-    return config_parse(out, line ? line : "", why);
+    enum err_code rc = line && *line == '@' ? config_file_read(out, line + 1, why)
+                                            : config_parse(out, line ? line : "", why);
+    return rc ? rc : cli_config_resolve(out, why);
 }
 
 enum err_code cli_applied_config(struct config *c, const struct cli_global *g, const struct cli_args *a,

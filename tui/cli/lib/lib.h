@@ -21,7 +21,9 @@ struct model_shape; /* engine/arch/arch.h */
 /* Flags that several commands share, so that they read the same everywhere. */
 #define FLAG_MODEL_ROW                                                                                       \
     {                                                                                                        \
-        .name = "-m", .alias = "--model", .value = "FILE", .help = "GGUF model; default: the bundled one"    \
+        .name = "-m", .alias = "--model", .value = "MODEL", .model = true,                                   \
+        .help = "file, folder, or a name such as hf:OWNER/REPO:TAG or ollama:NAME (see `qdyno models`); "    \
+                "default: the bundled model"                                                                 \
     }
 #define CONFIG_HELP "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)"
 #define FLAG_CONFIG_ROW                                                                                      \

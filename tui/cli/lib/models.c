@@ -1,0 +1,173 @@
+/* models.c - see models.h. Nothing is guessed: a word is a model if the file is there and says so, or if it
+ * is written as a name. */
+#include "tui/cli/lib/models.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "advisor/models/models.h"
+#include "tui/cli/command_models_hub.h"
+#include "tui/cli/lib/lib.h"
+
+/* ---------------------------------------------------------------- which words are models */
+
+static bool has_magic(const char *path)
+{
+    char magic[4];
+    FILE *f = fopen(path, "rb");
+    if (!f) return false;
+    const bool gguf = fread(magic, 1, sizeof magic, f) == sizeof magic &&
+                      !memcmp(magic, "GGUF", sizeof magic);
+    fclose(f);
+    return gguf;
+}
+
+static bool is_checkpoint(const char *path)
+{
+    bool config = false, weights = false;
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        config |= !strcmp(e->d_name, "config.json");
+        weights |= str_ends(e->d_name, ".safetensors");
+    }
+    if (d) closedir(d);
+    return config && weights;
+}
+
+bool cli_word_is_model(const char *word)
+{
+    struct config c;
+    struct stat st;
+    struct model_name n;
+    if (!*word || *word == '@' || !strcmp(word, "applied") || !config_parse(&c, word, NULL)) return false;
+    if (!stat(word, &st)) {
+        if (S_ISDIR(st.st_mode)) return is_checkpoint(word);
+        return S_ISREG(st.st_mode) && (str_ends(word, ".safetensors") || has_magic(word));
+    }
+    /* a name that is refused was meant as one: its error is the better message */
+    return str_ends(word, ".gguf") || model_name_parse(&n, word, NULL) || n.store != STORE_PATH;
+}
+
+/* ---------------------------------------------------------------- models as arguments */
+
+/* The flag of a command that names a model; NULL: it has none. */
+static const struct cli_flag *model_flag(const struct command *c)
+{
+    const struct cli_flag *f = c->takes_model ? flag_find(c->flags, "-m", 2) : NULL;
+    return f && f->model ? f : NULL;
+}
+
+static void remove_first(struct cli_args *a)
+{
+    memmove(&a->arg[0], &a->arg[1], (size_t)(a->n - 1) * sizeof a->arg[0]);
+    a->n--;
+}
+
+/* "model=PATH", quoted as config lines need it. */
+static enum err_code arm_of_model(struct cli_args *a, int i, struct err *why)
+{
+    struct config c;
+    char *line = malloc(CONFIG_LINE);
+    config_default(&c);
+    enum err_code rc = line ? config_set(&c, KNOBS[KNOB_MODEL].key, a->arg[i], why)
+                            : err_set(why, ERR_NOMEM, "out of memory");
+    if (rc || a->owned_count == ARGS_OWNED) {
+        free(line);
+        return rc ? rc : err_set(why, ERR_USAGE, "more than %d models are given", ARGS_OWNED);
+    }
+    a->arg[i] = config_line(&c, line, CONFIG_LINE);
+    a->owned[a->owned_count++] = line;
+    return ERR_OK;
+}
+
+enum err_code cli_models_take(struct cli_args *a, struct err *why)
+{
+    const struct cli_flag *flag = model_flag(a->command);
+    int models = 0;
+    const char *workload[2];
+    if (!flag || args_has(a, flag->name) || a->given_count == ARGS_GIVEN) return ERR_OK;
+    for (int i = 0; i < a->n; i++) models += cli_word_is_model(a->arg[i]);
+    if (models > 1 && models == a->n && a->command->compares) {
+        enum err_code rc = ERR_OK;
+        for (int i = 0; i < a->n && !rc; i++) rc = arm_of_model(a, i, why);
+        return rc;
+    }
+    if (models != 1 || !cli_word_is_model(a->arg[0])) return ERR_OK;
+    a->given[a->given_count].flag = flag;
+    a->given[a->given_count++].value = a->arg[0];
+    remove_first(a);
+    if (a->command->compares && a->n == 1 && args_all(a, "-w", workload, 2) < 2) {
+        a->arg[1] = a->arg[0];
+        a->arg[0] = "default";
+        a->n = 2;
+    }
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- names of models */
+
+/* A model that a flag or an argument names, fetched if that is allowed. *path owned. */
+static enum err_code model_path(char **path, const struct cli_global *g, const struct cli_args *a,
+                                const char *text, struct err *why)
+{
+    struct model_name n;
+    const enum err_code rc = model_resolve(path, &n, text, why);
+    if (rc != ERR_ABSENT) return rc;
+    if (n.remote && cli_may_fetch(g)) return cli_fetch(path, g, a, &n, why);
+    return why->code = ERR_IO; /* the exit status of a file that is missing */
+}
+
+/* Keeps `path` in the arguments, which free it. */
+static const char *keep(struct cli_args *a, char *path, const char *text)
+{
+    if (!strcmp(path, text) || a->owned_count == ARGS_OWNED) {
+        free(path);
+        return text;
+    }
+    return a->owned[a->owned_count++] = path;
+}
+
+enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a, struct err *why)
+{
+    struct stat st;
+    for (int i = 0; i < a->given_count; i++) {
+        const char *text = a->given[i].value;
+        char *path = NULL;
+        if (!a->given[i].flag->model || !stat(text, &st)) continue;
+        enum err_code rc = model_path(&path, g, a, text, why);
+        if (rc) return rc;
+        a->given[i].value = keep(a, path, text);
+        cli_note(g, "%s: %s", text, a->given[i].value);
+    }
+    for (int i = 0; i < a->n && i < a->command->model_args; i++) {
+        char *path = NULL;
+        if (!stat(a->arg[i], &st)) continue;
+        enum err_code rc = model_path(&path, g, a, a->arg[i], why);
+        if (rc) return rc;
+        a->arg[i] = keep(a, path, a->arg[i]);
+    }
+    return ERR_OK;
+}
+
+enum err_code cli_config_resolve(struct config *c, struct err *why)
+{
+    const char *own = config_model_file(c, "");
+    struct model_name n;
+    struct stat st;
+    char *path = NULL;
+    if (!*own || !stat(own, &st)) return ERR_OK;
+    enum err_code rc = model_resolve(&path, &n, own, why);
+    /* a file that is missing becomes the result of its arm */
+    if (rc == ERR_ABSENT) return n.store == STORE_PATH ? ERR_OK : ERR_IO;
+    if (!rc) rc = config_set(c, KNOBS[KNOB_MODEL].key, path, why);
+    free(path);
+    return rc;
+}
+
+void cli_args_done(struct cli_args *a)
+{
+    for (int i = 0; i < a->owned_count; i++) free(a->owned[i]);
+    a->owned_count = 0;
+}
