@@ -56,6 +56,16 @@ static const char *term_name(const struct gate_term *t)
     return t->metric >= 0 ? METRICS[t->metric].name : GATE_NAMES[t->figure].name;
 }
 
+/* With the unit of bytes, "25.4M". Returns buf. */
+static const char *figure_text(char *buf, size_t size, const struct gate_term *t, double value)
+{
+    if (t->metric >= 0 && !strcmp(METRICS[t->metric].unit, "bytes") && value >= 0 && value < 1e18)
+        str_from_bytes((int64_t)value, buf, size);
+    else
+        snprintf(buf, size, "%.4g", value);
+    return buf;
+}
+
 /* "decode_tok_s 25.3 [24.9, 25.8], kld_mean 0.021 [0.019, 0.023]" */
 static void put_figures(struct str *s, const struct gate *g, const struct gate_result *r)
 {
@@ -66,9 +76,12 @@ static void put_figures(struct str *s, const struct gate *g, const struct gate_r
             str_printf(s, "unknown (%s)", x->reason);
             continue;
         }
-        str_printf(s, "%.4g", x->value);
+        const struct gate_term *t = &g->term[i];
+        char value[32], lower[32], upper[32];
+        str_append(s, figure_text(value, sizeof value, t, x->value));
         if (isfinite(x->interval.lower) && x->interval.lower < x->interval.upper)
-            str_printf(s, " [%.4g, %.4g]", x->interval.lower, x->interval.upper);
+            str_printf(s, " [%s, %s]", figure_text(lower, sizeof lower, t, x->interval.lower),
+                       figure_text(upper, sizeof upper, t, x->interval.upper));
     }
 }
 

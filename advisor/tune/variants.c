@@ -178,10 +178,16 @@ static int list_timed(const struct variants *s, int from, int list[VARIANTS])
     return n;
 }
 
+/* Does the answer need speed, memory or energy? */
+static bool needs_timing(const struct variants *s)
+{
+    return !s->has_target || gate_timed_figure(s->o->target);
+}
+
 static bool is_reached(const struct variants *s)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->v[i].timed && s->v[i].judged.outcome == GATE_PASS) return true;
+        if ((s->v[i].timed || !needs_timing(s)) && s->v[i].judged.outcome == GATE_PASS) return true;
     return false;
 }
 
@@ -190,6 +196,7 @@ static enum err_code groups_time(struct variants *s, const char *stage, int from
                                  struct experiment_state *x, struct err *why)
 {
     int list[VARIANTS];
+    if (!needs_timing(s)) return ERR_OK;
     int n = list_timed(s, from, list);
     const int groups = MAX((n + VARIANT_ARMS - 2) / (VARIANT_ARMS - 1), 1);
     enum err_code rc = ERR_OK;
@@ -374,7 +381,7 @@ static int judged_candidates(const struct variants *s, struct gate_result *judge
     for (int i = 0; i < s->n; i++) {
         judged[i] = s->v[i].judged;
         /* what was not timed, because its loss excludes it, has failed; without figures it is undecided */
-        if (!s->v[i].timed && judged[i].outcome == GATE_PASS) judged[i].outcome = GATE_UNDECIDED;
+        if (!s->v[i].timed && needs_timing(s) && judged[i].outcome == GATE_PASS) judged[i].outcome = GATE_UNDECIDED;
     }
     return s->n;
 }
