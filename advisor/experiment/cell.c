@@ -42,8 +42,8 @@ enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c)
     } else if (*c->work_hash && strcmp(c->work_hash, first)) {
         struct experiment_state *s = state_edit(x);
         snprintf(s->reason, sizeof(s->reason),
-                 "the arms do not do the same work: arm %c had work %s, the first cell %s "
-                 "(models with different vocabularies get different prompts)",
+                 "the arms do not do the same work: arm %c had work %s, the first cell of its file and "
+                 "workload %s",
                  'A' + arm, c->work_hash, first);
         state_done(x);
         return FLOW_INVALID;

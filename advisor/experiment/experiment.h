@@ -34,11 +34,15 @@
 /* {0} means "not measured". */
 struct quality {
     bool known;
-    char missing[160];          /* why it is unknown although it was asked for; "" otherwise */
-    char text[256];             /* base name of the file */
-    char text_sha256[HASH_HEX]; /* of its content; "": measured by an older version */
-    int ctx;                    /* tokens of a window */
-    struct divergence figures;  /* of the challenger (candidate) against A (reference) */
+    char missing[160]; /* why it is unknown although it was asked for; "" otherwise */
+    /* Instead of the figures below, where the two models read different tokens (missing says so): bits per
+     * byte of the text. pieces 0: not measured. */
+    struct byte_comparison bytes;
+    struct interval bits_change; /* of bytes.change, 95 % over pieces */
+    char text[256];              /* base name of the file */
+    char text_sha256[HASH_HEX];  /* of its content; "": measured by an older version */
+    int ctx;                     /* tokens of a window */
+    struct divergence figures;   /* of the challenger (candidate) against A (reference) */
     /* 95 %, over windows; bounds NAN for a single window */
     struct interval kld;       /* mean KL divergence, nats; never below 0 */
     struct interval top1;      /* share of positions with the same most likely token */
@@ -52,7 +56,8 @@ struct quality {
 /* Computes the intervals from the figures. */
 void quality_of(struct quality *q, const struct divergence *figures, const char *text, int ctx);
 
-/* Keys as `qdyno eval -o json`; null when not known. New reference. From JSON: known is false for null. */
+/* Keys as `qdyno eval -o json`; null when neither they nor bits per byte are known. New reference. From JSON:
+ * known is false for null. */
 json_t *quality_to_json(const struct quality *q);
 void quality_from_json(struct quality *q, const json_t *object);
 
@@ -383,7 +388,10 @@ struct experiment_state {
     char reason[256];                        /* why it is invalid or inconclusive, "" otherwise */
     int blocks_needed;                       /* about how many more, 0 when decided, -1 unknown */
     bool random_weights, answers_unverified; /* of any arm */
-    double overhead_ratio;                   /* cost of the sampler during cells, share of one core */
+    /* Arms with different model files get different prompts for one workload, because their tokenizers
+     * differ: a token of one is not a token of the other. */
+    bool tokens_differ;
+    double overhead_ratio; /* cost of the sampler during cells, share of one core */
     int events;
     struct {
         int64_t unix_ms;

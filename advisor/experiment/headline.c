@@ -339,12 +339,32 @@ static void put_systems(struct str *s, const struct experiment_state *x)
     if (x->spec.as_systems)
         str_printf(s, " Compared as systems that do different work: %s.",
                    experiment_workload_line(&x->spec, line, sizeof(line)));
+    if (x->tokens_differ)
+        str_append(s, " Their tokenizers differ, so a token of one is not a token of the other.");
+}
+
+/* Bytes that a token stands for: what tokens/s of different tokenizers have to be multiplied by. */
+static void put_bits_per_byte(struct str *s, const struct quality *q)
+{
+    char text[TEXT_LABEL];
+    const struct byte_comparison *b = &q->bytes;
+    str_printf(s, "; %.3f bits per byte of %s against %.3f", b->candidate,
+               quality_text_label(text, q->text, q->text_sha256), b->reference);
+    if (isfinite(q->bits_change.lower))
+        str_printf(s, " (difference %+.3f, 95 %%: %+.3f to %+.3f; less is better)", b->change,
+                   q->bits_change.lower, q->bits_change.upper);
+    str_printf(s, ", %.2f bytes per token against %.2f", (double)b->bytes / (double)b->candidate_tokens,
+               (double)b->bytes / (double)b->reference_tokens);
 }
 
 static void put_quality(struct str *s, const struct experiment_state *x, int arm)
 {
     const struct quality *q = &x->comparison[arm].quality;
     const double limit = experiment_kld_margin(&x->spec);
+    if (!q->known && q->bytes.pieces) {
+        put_bits_per_byte(s, q);
+        return;
+    }
     if (!q->known) {
         str_append(s, x->spec.workload.train ? "" : "; quality not measured");
         return;
@@ -441,7 +461,8 @@ static bool put_result(struct str *s, const struct experiment_state *x, int arm)
     }
     if (c->blocks < 1 && !experiment_is_exact(&x->spec)) { /* an exact comparison has no blocks */
         str_append(s, " has no verdict: no block was measured");
-        if (x->comparison[arm].quality.known) put_quality(s, x, arm);
+        if (x->comparison[arm].quality.known || x->comparison[arm].quality.bytes.pieces)
+            put_quality(s, x, arm);
         return false;
     }
     claims_joint(&j, x);

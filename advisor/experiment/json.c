@@ -278,6 +278,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_str(o, "model", s->spec.model);
     json_put_str(o, "workload", experiment_workload_line(&s->spec, workload, sizeof(workload)));
     json_put_bool(o, "as_systems", s->spec.as_systems);
+    json_put_bool(o, "tokens_differ", s->tokens_differ);
     put_comparison(o, c, better);
     json_put_str(o, "estimand", ESTIMANDS[s->estimand]); /* what the verdict is about */
     json_put(o, "estimands", estimands_document(s, c, better));

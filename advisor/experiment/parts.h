@@ -118,10 +118,12 @@ struct run_totals {
     int n_frequency;
     double cell_seconds;                 /* of all cells of the run, without waiting for turns */
     int cells;                           /* number of these */
-    char work_hash[EXPERIMENT_ARMS][24]; /* of the first cell of a workload; "" before */
+    char work_hash[EXPERIMENT_ARMS][24]; /* of the first cell of a workload and file; "" before */
 };
-/* The first arm with the workload of this one. */
+/* The first arm with the workload and the model file of this one. */
 int work_of_arm(const struct experiment_spec *s, int arm);
+/* Did arms with the same workload get different prompts? hash: work_hash of struct run_totals. */
+bool works_differ(const struct experiment_spec *s, const char (*hash)[24]);
 /* Do its cells measure METRIC_TOTAL_RATE and METRIC_SEQUENCE_RATE? */
 bool spec_has_sequence_rates(const struct experiment_spec *s);
 /* The metric that is compared when the specification names none. */

@@ -42,11 +42,16 @@ static void put_bounds(json_t *o, const char *name, struct interval i)
 
 json_t *quality_to_json(const struct quality *q)
 {
-    if (!q->known) return json_null();
-    json_t *o = divergence_to_json(&q->figures);
+    if (!q->known && !q->bytes.pieces) return json_null();
+    json_t *o = q->known ? divergence_to_json(&q->figures) : json_object();
     json_put_str(o, "file", q->text);
     json_put_str(o, "text_sha256", *q->text_sha256 ? q->text_sha256 : NULL);
     json_put_int(o, "ctx", q->ctx);
+    if (!q->known) {
+        byte_comparison_put_json(o, &q->bytes);
+        json_put_str(o, "tokens_differ", q->missing);
+        return o;
+    }
     put_bounds(o, "kld", q->kld);
     put_bounds(o, "perplexity", q->ppl);
     json_put_num(o, "ppl_ratio", q->ppl_ratio.estimate);
@@ -62,6 +67,13 @@ void quality_from_json(struct quality *q, const json_t *object)
     if (!json_is_object(object)) return;
     divergence_from_json(&d, object);
     quality_of(q, &d, json_get_str(object, "file", ""), (int)json_get_int(object, "ctx", -1));
+    byte_comparison_from_json(&q->bytes, object);
+    if (q->bytes.pieces) {
+        q->known = false;
+        q->bits_change = interval_from_se(q->bytes.change, q->bytes.change_se, q->bytes.pieces);
+        snprintf(q->missing, sizeof q->missing, "%.*s", (int)sizeof q->missing - 1,
+                 json_get_str(object, "tokens_differ", ""));
+    }
     snprintf(q->text_sha256, sizeof q->text_sha256, "%s", json_get_str(object, "text_sha256", ""));
 }
 
@@ -85,7 +97,8 @@ enum err_code quality_measure(struct quality *q, const struct arm_spec *arm, con
     json_t *answer = NULL;
     rc = arm_quality(a, spec, &answer, event, ctx, why);
     if (!rc) quality_from_json(q, json_object_get(answer, "quality"));
-    if (!rc && !q->known) rc = err_set(why, ERR_INTERNAL, "the worker gave no figures of quality");
+    if (!rc && !q->known && !q->bytes.pieces)
+        rc = err_set(why, ERR_INTERNAL, "the worker gave no figures of quality");
     json_decref(answer);
     arm_close(a);
     return rc;

@@ -83,7 +83,7 @@ static enum flow one_arm(struct experiment *x, int arm)
     run_measure_end(&x->run, &c);
     if (rc == ERR_CANCELLED) return FLOW_STOPPED;
     if (!rc) rc = check_same_text(&x->state, arm, &q, &why);
-    if (rc) q.known = false;
+    if (rc) q.known = false, q.bytes.pieces = 0;
     if (rc) snprintf(q.missing, sizeof(q.missing), "%s", why.message);
     char text[TEXT_LABEL];
     c.failure = why; /* code 0 when there is none */
@@ -92,6 +92,11 @@ static enum flow one_arm(struct experiment *x, int arm)
     state_done(x);
     if (rc)
         experiment_log_event(x, PHASE, "quality of arm %c is unknown: %s", 'A' + arm, why.message);
+    else if (!q.known)
+        experiment_log_event(x, PHASE,
+                             "quality of arm %c: %.3f bits per byte against %.3f over %lld pieces of %s",
+                             'A' + arm, q.bytes.candidate, q.bytes.reference, (long long)q.bytes.pieces,
+                             quality_text_label(text, q.text, q.text_sha256));
     else
         experiment_log_event(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld window%s of %s", 'A' + arm,
                              q.kld.estimate, (long long)q.figures.candidate.chunks,
@@ -116,7 +121,8 @@ enum flow quality_run(struct experiment *x)
     for (int k = 1; k < s->spec.arms && f == FLOW_CONTINUE; k++) {
         const struct comparison *c = &x->state.comparison[k];
         if (experiment_wait_while_paused(x) == FLOW_STOPPED) return FLOW_STOPPED;
-        if (!x->state.arm[k].failed && !c->dropped && !c->quality.known) f = one_arm(x, k);
+        if (!x->state.arm[k].failed && !c->dropped && !c->quality.known && !c->quality.bytes.pieces)
+            f = one_arm(x, k);
     }
     return f;
 }
@@ -129,7 +135,7 @@ bool quality_rebuild(struct experiment_state *s, const struct cell_row *c)
     if (json_parse(&o, c->worker_json, strlen(c->worker_json), NULL)) o = NULL;
     struct quality *q = &s->comparison[c->arm].quality;
     quality_from_json(q, o);
-    snprintf(q->missing, sizeof(q->missing), "%s", c->error);
+    if (*c->error) snprintf(q->missing, sizeof(q->missing), "%s", c->error);
     json_decref(o);
     return true;
 }

@@ -216,6 +216,7 @@ static void summarize_comparison(const struct effects *e, struct experiment_stat
 
 void totals_summarize(const struct run_totals *l, struct experiment_state *s)
 {
+    s->tokens_differ = works_differ(&s->spec, l->work_hash);
     for (int i = 0; i < s->spec.arms; i++) {
         summarize_arm(l->arm[s->estimand][i], &s->arm[i], &s->spec, experiment_workload(&s->spec, i),
                       MAX(1, s->cell_repeats));

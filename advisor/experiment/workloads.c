@@ -52,11 +52,32 @@ void experiment_set_workloads(struct experiment_spec *s, const struct workload *
     }
 }
 
+/* Do two arms run the same file? Another file may have another tokenizer, and so other prompts. A server's
+ * name of a model is no file. */
+static bool same_file(const struct experiment_spec *s, int a, int b)
+{
+    if (*config_text(&s->config[a], KNOB_URL) || *config_text(&s->config[b], KNOB_URL)) return true;
+    const char *x = config_text(&s->config[a], KNOB_MODEL), *y = config_text(&s->config[b], KNOB_MODEL);
+    return !strcmp(*x ? x : s->model, *y ? y : s->model);
+}
+
 int work_of_arm(const struct experiment_spec *s, int arm)
 {
     int first = 0;
-    while (first < arm && !same_workload(experiment_workload(s, first), experiment_workload(s, arm))) first++;
+    while (first < arm && !(same_file(s, first, arm) &&
+                            same_workload(experiment_workload(s, first), experiment_workload(s, arm))))
+        first++;
     return first;
+}
+
+bool works_differ(const struct experiment_spec *s, const char (*hash)[24])
+{
+    for (int a = 0; a < experiment_arms(s); a++)
+        for (int b = 0; b < a; b++)
+            if (*hash[a] && *hash[b] && strcmp(hash[a], hash[b]) &&
+                same_workload(experiment_workload(s, a), experiment_workload(s, b)))
+                return true;
+    return false;
 }
 
 bool spec_has_sequence_rates(const struct experiment_spec *s)

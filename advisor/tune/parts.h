@@ -222,8 +222,46 @@ enum err_code tune_experiment(const struct tune_options *o, const struct experim
 /* As tune(), where tune_is_foreign. *out is initialized. */
 enum err_code tune_foreign(struct tune_result *out, const struct tune_options *o, struct err *why);
 
+/* ---------------------------------------------------------------- variants.c */
+
+/* Does the search choose between files, or is it to reach a target? */
+bool tune_is_variants(const struct tune_options *o);
+/* As tune(), for those. *out is initialized. */
+enum err_code tune_variants(struct tune_result *out, const struct tune_options *o, struct err *why);
+
+/* ---------------------------------------------------------------- variants_space.c */
+
+/* The configs of --space for one base config, without the base itself. *list: [*n] owned. Errors: ERR_USAGE
+ * (a contradiction; more than TUNE_FOREIGN), ERR_NOMEM. */
+enum err_code variants_space(struct config **list, int *n, const struct config *base, const char *space,
+                             struct err *why);
+/* Without a space: what an ordinary search of one model, of so many seconds, found promising. At most `most`.
+ */
+enum err_code variants_raced(struct config *list, int *n, int most, const struct tune_options *o,
+                             double budget_s, struct err *why);
+
+/* ---------------------------------------------------------------- target.c: pure */
+
+/* What is known of one candidate: the experiment in which it was arm `arm`, with the quality of this arm set.
+ */
+void target_judge(struct gate_result *out, const struct gate *g, const struct experiment_state *s, int arm);
+/* Before anything was timed: by quality alone. */
+void target_judge_quality(struct gate_result *out, const struct gate *g, const struct quality *q);
+/* How far the figures are from what the gate asks, the worst term relative to its bound: 0 when all terms
+ * hold by their values; INFINITY when a figure is unknown. */
+double target_distance(const struct gate *g, const struct gate_result *r);
+/* The candidate that the answer is about, and the answer. judged[n] and list[n] belong together. Reached: of
+ * those that pass the one with the least loss, with `fastest` the one with the largest rate. */
+void target_answer(struct tune_target *out, const struct gate *g, const struct gate_result *judged,
+                   const struct tune_candidate *list, int n, bool fastest);
+/* "q4_0.gguf, threads=2": the file's name in place of its path. Returns buf. */
+char *target_name(char *buf, size_t size, const char *line);
+
 /* ---------------------------------------------------------------- spec.c */
 
+/* What all searches store of their options. New reference. */
+json_t *tune_options_json(const struct tune_options *from, const char *text, const char *text_sha256,
+                          const char *current, int quality_ctx);
 /* The options of this search as JSON, for the run's row. Owned; NULL: out of memory. */
 char *tune_spec_json(const struct tuning *t);
 /* A stored text as JSON, owned; NULL: there is none, or it is none. */

@@ -50,6 +50,8 @@ static void put_quality(struct str *s, const struct tune_result *r)
     else
         str_printf(s, "; quality loss %.2g nats (KL divergence) on %s", r->winner.kld,
                    quality_text_label(text, r->text, r->text_sha256));
+    if (*r->reference && !isnan(r->winner.kld))
+        str_printf(s, " against %.100s", path_file_name(r->reference));
     if (r->accuracy_limit > 0 && !isnan(r->winner.accuracy_lower))
         str_printf(s, ", %+.2g %% right answers (95 %%: %+.2g to %+.2g)", 100 * r->winner.accuracy_change,
                    100 * r->winner.accuracy_lower, 100 * r->winner.accuracy_upper);
@@ -84,7 +86,9 @@ char *tune_sentence(char *buf, size_t size, const struct tune_result *r)
 {
     struct str s = { 0 };
     const bool compared = *r->winner.line && isfinite(r->effect.lower) && r->verdict != VERDICT_INVALID;
-    if (!compared) {
+    if (r->target.asked && !r->stopped) {
+        str_printf(&s, "%s.", r->target.text);
+    } else if (!compared) {
         str_printf(&s, "Keep %s: %s.", r->current.line, r->because);
     } else {
         if (r->wins)

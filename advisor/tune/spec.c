@@ -19,28 +19,36 @@ static void put_path(json_t *o, const char *key, const char *path)
     free(whole);
 }
 
-char *tune_spec_json(const struct tuning *t)
+json_t *tune_options_json(const struct tune_options *from, const char *text, const char *text_sha256,
+                          const char *current, int quality_ctx)
 {
     char work[640], seed[24];
     json_t *o = json_object();
-    put_path(o, "model", t->task.o->model_path);
-    json_put_str(o, "current", t->known.list[0].line);
-    json_put_str(o, "workload", workload_line(&t->task.o->workload, work, sizeof work));
-    json_put_str(o, "goal", goal_name(t->task.o->goal));
-    json_put_str(o, "space", t->task.o->space);
-    put_path(o, "text", t->quality.path);
-    json_put_str(o, "text_sha256", t->quality.sha256);
-    if (t->out->quality.ctx != TUNE_QUALITY_CTX) json_put_int(o, "quality_ctx", t->out->quality.ctx);
-    json_put_num(o, "budget_s", t->task.o->budget_s);
-    json_put_fields(o, LIMITS, COUNT_OF(LIMITS), &t->task.o->limits);
+    put_path(o, "model", from->model_path);
+    json_put_str(o, "current", current);
+    json_put_str(o, "workload", workload_line(&from->workload, work, sizeof work));
+    json_put_str(o, "goal", goal_name(from->goal));
+    json_put_str(o, "space", from->space);
+    put_path(o, "text", text);
+    json_put_str(o, "text_sha256", text_sha256);
+    if (quality_ctx != TUNE_QUALITY_CTX) json_put_int(o, "quality_ctx", quality_ctx);
+    json_put_num(o, "budget_s", from->budget_s);
+    json_put_fields(o, LIMITS, COUNT_OF(LIMITS), &from->limits);
+    json_put_str(o, "estimand", ESTIMANDS[from->estimand]);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)from->seed);
+    json_put_str(o, "seed", seed);
+    return o;
+}
+
+char *tune_spec_json(const struct tuning *t)
+{
+    json_t *o = tune_options_json(t->task.o, t->quality.path, t->quality.sha256, t->known.list[0].line,
+                                  t->out->quality.ctx);
     if (t->task.o->limits.accuracy > 0) { /* a search without that limit is stored as in earlier versions */
         json_put_fields(o, ACCURACY, COUNT_OF(ACCURACY), &t->task.o->limits);
         json_put_str(o, "task_sha256", t->asked.sha256);
         put_path(o, "task", t->task.o->task_file);
     }
-    json_put_str(o, "estimand", ESTIMANDS[t->task.o->estimand]);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->task.o->seed);
-    json_put_str(o, "seed", seed);
     char *line = json_line(o);
     json_decref(o);
     return line;
@@ -98,12 +106,27 @@ static enum err_code text_read(char **out, const json_t *o, const char *key, str
     return !text || *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the options of a search");
 }
 
+static enum err_code files_read(struct tune_stored *s, const json_t *list, struct err *why)
+{
+    const size_t n = MIN(json_array_size(list), (size_t)TUNE_FILES);
+    if (!n) return ERR_OK;
+    s->file = calloc(n, sizeof *s->file);
+    if (!s->file) return err_set(why, ERR_NOMEM, "out of memory for the options of a search");
+    for (size_t i = 0; i < n; i++) {
+        const char *path = json_string_value(json_array_get(list, i));
+        snprintf(s->file[s->files++], sizeof s->file[0], "%s", path ? path : "");
+    }
+    return ERR_OK;
+}
+
 static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, struct err *why)
 {
     enum err_code rc = text_read(&s->model_path, o, "model", why);
     if (!rc) rc = text_read(&s->space, o, "space", why);
     if (!rc) rc = text_read(&s->text_file, o, "text", why);
     if (!rc) rc = text_read(&s->task_file, o, "task", why);
+    if (!rc) rc = text_read(&s->target, o, "target", why);
+    if (!rc) rc = files_read(s, json_object_get(o, "files"), why);
     const char *current = json_get_str(o, "current", "");
     if (!rc) rc = config_parse(&s->current, current, why);
     if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
@@ -159,5 +182,7 @@ void tune_stored_free(struct tune_stored *s)
     free(s->space);
     free(s->text_file);
     free(s->task_file);
+    free(s->target);
+    free(s->file);
     *s = (struct tune_stored){ 0 };
 }

@@ -51,6 +51,9 @@ struct tune_candidate tune_candidate_unknown(int64_t index)
                                     .accuracy_change = NAN,
                                     .accuracy_lower = NAN,
                                     .accuracy_upper = NAN,
+                                    .rate_interval = { NAN, NAN, NAN },
+                                    .kld_interval = { NAN, NAN, NAN },
+                                    .bits = NAN,
                                     .score = NAN };
 }
 
@@ -558,6 +561,7 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
                                  .enough_s = NAN };
     enum err_code rc = options_check(o, why);
     if (rc) return rc;
+    if (tune_is_variants(o)) return tune_variants(out, o, why);
     if (tune_is_foreign(o->current, o->space)) return tune_foreign(out, o, why);
     struct tuning *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory for a search");

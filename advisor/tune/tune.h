@@ -73,6 +73,43 @@ void tune_regression_estimate(const struct tune_regression *b, const int at[TUNE
 /* Expected improvement E[max(X - best, 0)] of a normal X (Jones et al. 1998). */
 double expected_improvement(double mean, double sd, double best);
 
+/* ---------------------------------------------------------------- files of one model */
+
+/* Several files of one model, each in other formats: one of them is the reference, the others are variants.
+ */
+enum { TUNE_FILES = 32, TUNE_SKIPPED = 400 };
+struct tune_file {
+    char path[CONFIG_VALUE]; /* that a config line can hold */
+    char quantization[48];   /* "Q4_K_M" */
+    double bits;             /* bits per weight, over all tensors */
+    int64_t bytes;           /* of the file, all shards */
+};
+struct tune_files {
+    struct tune_file file[TUNE_FILES]; /* the most exact first: by bits, then by path */
+    int n;
+    char
+        skipped[TUNE_SKIPPED]; /* files of a folder that hold no weights of a model: "mmproj.gguf (mmproj)" */
+};
+/* given: paths of files, or of folders, of which all *.gguf with weights count; of a split file its first
+ * part. Reads headers only, and proves from them that all are the same model: architecture, its settings,
+ * tensors by name and shape, tokenizer. Errors: ERR_USAGE (two models, with what differs; none; too many; a
+ * path too long); as model_file_open. */
+enum err_code tune_files_find(struct tune_files *out, const char *const *given, int n, struct err *why);
+
+/* ---------------------------------------------------------------- a target */
+
+/* A target is a gate (experiment.h) that every candidate is judged by, as seen from the reference. The values
+ * are exit statuses. */
+enum tune_reach { TUNE_REACHED, TUNE_NOT_REACHED, TUNE_UNDECIDED };
+enum { TUNE_TARGET_TEXT = 900 };
+struct tune_target {
+    bool asked;
+    enum tune_reach reach;
+    int candidate; /* in tune_result.seen: that reaches it, or comes nearest; -1: none measured */
+    char text[TUNE_TARGET_TEXT]; /* "reached by ...", "not reached: the nearest is ...", "undecided: ..." */
+    struct gate_result judged;   /* of that candidate */
+};
+
 /* ---------------------------------------------------------------- the search */
 
 struct tune_limits {
@@ -113,6 +150,15 @@ struct tune_options {
     /* Called before each measurement and several times a second during one; false stops. May be NULL. */
     bool (*progress)(void *ctx, const struct tune_progress *at);
     void *ctx;
+    /* Files of one model to choose from, or a target: then tune() measures quality and speed of each
+     * candidate (variants.c). NULL: one file, model_path. reference: index in files; model_path is its path.
+     */
+    const struct tune_files *files;
+    int reference;
+    const struct gate *target; /* NULL or without terms: none */
+    /* Turns a candidate into a file on this machine before it is measured; NULL: names are paths. */
+    enum err_code (*local)(void *ctx, char *path, size_t size, const char *name, struct err *why);
+    void *local_ctx;
 };
 
 struct tune_candidate {
@@ -135,6 +181,11 @@ struct tune_candidate {
     double kld, kld_se, ppl_ratio;
     /* accuracy minus that of the unchanged file, and its paired 95 % interval; NAN: not measured */
     double accuracy_change, accuracy_lower, accuracy_upper;
+    /* of variants: 95 % of rate and kld; NAN unknown */
+    struct interval rate_interval, kld_interval;
+    double bits;              /* bits per weight of its file; NAN unknown */
+    bool front, knee;         /* no other one is better in speed, loss and memory; the bend of these */
+    enum gate_outcome target; /* of variants with a target */
     bool quality_failed, accuracy_failed, failed; /* could not be measured */
     bool judged; /* measuring its quality was tried, and not that of another one with the same answers */
     char error[160];
@@ -218,8 +269,11 @@ struct tune_result {
     double enough_s;          /* a whole budget that should be enough; NAN: the given one was */
     bool random_weights, answers_unverified;
     char because[TUNE_BECAUSE];
-    double accuracy_limit;                 /* as in the limits; 0: none */
-    int asked;                             /* questions of the task; 0: none */
+    double accuracy_limit;        /* as in the limits; 0: none */
+    int asked;                    /* questions of the task; 0: none */
+    char reference[CONFIG_VALUE]; /* of variants: the file that all losses are against; "" no variants */
+    bool reference_quantized;     /* it is itself quantized, so losses are against that, not the original */
+    struct tune_target target;
     char text[128], text_sha256[HASH_HEX]; /* name and content of the text of all losses */
     struct quality_context quality;        /* the length of its windows, and that of the workload */
 };
@@ -234,10 +288,17 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
 enum { TUNE_FOREIGN = 64 };
 bool tune_is_foreign(const struct config *current, const char *space);
 void tune_result_free(struct tune_result *r);
+/* Marks the candidates that no other one beats in normalized_rate, kld and memory (front), and of at least
+ * three of them the one at the bend of the curve of rate and kld (knee). Those that were not measured are on
+ * none. */
+void tune_front(struct tune_candidate *list, int n);
 
 /* The options of a stored search, to continue it. Texts are owned: tune_stored_free. */
 struct tune_stored {
     char *model_path, *space, *text_file, *task_file; /* but the first: NULL as in struct tune_options */
+    char *target;                                     /* NULL: none */
+    char (*file)[CONFIG_VALUE];                       /* [files]: of variants, the reference first; NULL */
+    int files;
     struct config current;
     struct workload workload;
     enum goal goal;

@@ -39,8 +39,7 @@ static enum err_code check_same_pieces(const struct tokenizer *a, const struct t
     return rc;
 }
 
-/* Check that both models have the same vocabulary, which comparing distributions requires. ERR_USAGE. */
-static enum err_code check_same_vocabulary(const struct model *a, const struct model *b, struct err *why)
+enum err_code eval_check_same_vocabulary(const struct model *a, const struct model *b, struct err *why)
 {
     const struct tokenizer *x = model_tokenizer(a), *y = model_tokenizer(b);
     struct tokenizer_info i, j;
@@ -90,7 +89,7 @@ static enum err_code windows_cut_both(struct windows *w, const struct model *ref
 {
     struct windows other = { 0 };
     *w = (struct windows){ 0 };
-    enum err_code rc = check_same_vocabulary(reference, candidate, why);
+    enum err_code rc = eval_check_same_vocabulary(reference, candidate, why);
     if (rc) return rc;
     rc = windows_cut(w, reference, r, why);
     if (!rc) rc = windows_cut(&other, candidate, r, why);

@@ -48,6 +48,17 @@ static const struct json_field GREEDY[] = {
     JSON_FIELD(struct greedy_divergence, median, "median", NUM),
 };
 
+static const struct json_field BYTES[] = {
+    JSON_FIELD(struct byte_comparison, pieces, "pieces", COUNT),
+    JSON_FIELD(struct byte_comparison, bytes, "scored_bytes", COUNT),
+    JSON_FIELD(struct byte_comparison, reference_tokens, "reference_tokens", COUNT),
+    JSON_FIELD(struct byte_comparison, candidate_tokens, "tokens", COUNT),
+    JSON_FIELD(struct byte_comparison, reference, "reference", NUM),
+    JSON_FIELD(struct byte_comparison, candidate, "candidate", NUM),
+    JSON_FIELD(struct byte_comparison, change, "change", NUM),
+    JSON_FIELD(struct byte_comparison, change_se, "change_se", NUM),
+};
+
 /* Members that the object does not have become unknown: NAN or -1. */
 static void fields_get(const json_t *from, const struct json_field *fields, size_t n, void *to)
 {
@@ -88,4 +99,17 @@ void divergence_from_json(struct divergence *d, const json_t *object)
     for (int i = 0; i < DEPTHS; i++)
         fields_get(json_array_get(depth, (size_t)i), DEPTH, COUNT_OF(DEPTH), &d->depth[i]);
     fields_get(json_object_get(object, "first_divergence"), GREEDY, COUNT_OF(GREEDY), &d->greedy);
+}
+
+void byte_comparison_put_json(json_t *to, const struct byte_comparison *b)
+{
+    json_t *o = json_object();
+    json_put_fields(o, BYTES, COUNT_OF(BYTES), b);
+    json_put(to, "bits_per_byte", o);
+}
+
+void byte_comparison_from_json(struct byte_comparison *b, const json_t *from)
+{
+    fields_get(json_object_get(from, "bits_per_byte"), BYTES, COUNT_OF(BYTES), b);
+    if (b->pieces < 0) b->pieces = 0;
 }

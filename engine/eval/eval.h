@@ -102,7 +102,29 @@ struct divergence {
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
                               const struct eval_request *r, struct err *why);
 
-/* The same with one matrix of the candidate temporarily replaced by its version in another format: the
+/* Two models that need not read a text as the same tokens, on the same bytes of it. The text is cut into
+ * pieces between words; each model reads the first half of a piece and is scored on the second half, so both
+ * are scored on exactly the same bytes. Standard errors are clustered by piece. */
+struct byte_comparison {
+    int64_t pieces, bytes;                      /* pieces 0: not measured; bytes: scored */
+    int64_t reference_tokens, candidate_tokens; /* of the scored bytes */
+    double reference, candidate;                /* bits that predicting a byte takes: less is better */
+    double change, change_se;                   /* candidate - reference, paired by piece; NAN unknown */
+};
+/* Do both models read text as the same tokens, which eval_divergence needs? ERR_USAGE: no, with the
+ * difference. */
+enum err_code eval_check_same_vocabulary(const struct model *reference, const struct model *candidate,
+                                         struct err *why);
+/* r: text, n, ctx (the most tokens of a piece), max_chunks (the most pieces), progress (its nll is NAN) and
+ * arg. Both KV caches are emptied. Errors: ERR_USAGE (a model without a tokenizer; a text too short for two
+ * pieces); ERR_CANCELLED; those of model_forward. */
+enum err_code eval_bytes(struct byte_comparison *out, struct model *reference, struct model *candidate,
+                         const struct eval_request *r, struct err *why);
+/* As a member "bits_per_byte" of an object, and back; pieces is 0 without that member. */
+void byte_comparison_put_json(json_t *to, const struct byte_comparison *b);
+void byte_comparison_from_json(struct byte_comparison *b, const json_t *from);
+
+/* eval_divergence with one matrix of the candidate temporarily replaced by its version in another format: the
  * sensitivity of the model to that matrix. *nmse: sum (w - w')^2 / sum w^2 of the matrix, NAN if it is all
  * zeros. Errors: those of eval_divergence; ERR_USAGE when `tensor` is not a matrix of the model, or its rows
  * are not a multiple of the format's block. */

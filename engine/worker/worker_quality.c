@@ -24,12 +24,13 @@ struct quality_run {
     char *text, *path;
     size_t n;
     struct model *reference;
+    bool by_bytes; /* eval_bytes runs, which reports no likelihood */
 };
 
 static bool quality_report(void *arg, int64_t done, int64_t of, double nll)
 {
     const struct quality_run *q = arg;
-    return worker_progress(q->w, isnan(nll) ? "greedy" : "eval", done, of,
+    return worker_progress(q->w, isnan(nll) && !q->by_bytes ? "greedy" : "eval", done, of,
                            (double)(clock_ns() - q->started_ns) * 1e-9);
 }
 
@@ -82,15 +83,26 @@ static enum err_code open_reference(struct quality_run *q, const json_t *about, 
     return check_both_fit(q->w->model, q->reference, available, why);
 }
 
+struct quality_figures {
+    struct divergence d;
+    struct byte_comparison bytes; /* pieces > 0: instead of d, because the models read different tokens ... */
+    char differ[160];             /* ... and this is the difference */
+};
+
 /* Answer the request with the divergence of the worker's model from the reference. The answer to `open`
  * already contains what autotuning measured for the worker's model, so this one contains what it measured for
  * the reference. */
-static void quality_run_send(struct quality_run *q, const struct divergence *d, int ctx)
+static void quality_run_send(struct quality_run *q, const struct quality_figures *f, int ctx)
 {
-    json_t *o = channel_ok(&q->w->channel), *figures = divergence_to_json(d);
+    json_t *o = channel_ok(&q->w->channel);
+    json_t *figures = f->bytes.pieces ? json_object() : divergence_to_json(&f->d);
     const char *slash = strrchr(q->path, '/');
     char sha256[HASH_HEX];
     hash_bytes(q->text, q->n, sha256);
+    if (f->bytes.pieces) {
+        byte_comparison_put_json(figures, &f->bytes);
+        json_put_str(figures, "tokens_differ", f->differ);
+    }
     json_put_str(figures, "file", slash ? slash + 1 : q->path);
     json_put_str(figures, "text_sha256", sha256);
     json_put_int(figures, "ctx", ctx);
@@ -121,11 +133,25 @@ static enum err_code read_request(struct eval_request *r, const json_t *request,
     return ERR_OK;
 }
 
+/* Divergence where both models read the text as the same tokens, else bits per byte. */
+static enum err_code compare(struct quality_figures *f, struct quality_run *q, const struct eval_request *r,
+                             struct err *why)
+{
+    struct err differ = { 0 };
+    *f = (struct quality_figures){ 0 };
+    const enum err_code rc = eval_check_same_vocabulary(q->reference, q->w->model, &differ);
+    if (rc != ERR_USAGE || !model_tokenizer(q->reference) || !model_tokenizer(q->w->model))
+        return eval_divergence(&f->d, q->reference, q->w->model, r, why);
+    snprintf(f->differ, sizeof f->differ, "%.*s", (int)sizeof f->differ - 1, differ.message);
+    q->by_bytes = true;
+    return eval_bytes(&f->bytes, q->reference, q->w->model, r, why);
+}
+
 enum err_code worker_quality(struct worker *w, const json_t *request, struct err *why)
 {
     struct quality_run q = { .w = w, .started_ns = clock_ns() };
     struct eval_request r;
-    struct divergence d;
+    struct quality_figures figures;
     enum err_code rc = worker_needs_model(w, why);
     if (!rc) rc = read_request(&r, request, why);
     if (!rc) rc = read_text(&q, json_get_str(request, "file", ""), why);
@@ -134,9 +160,9 @@ enum err_code worker_quality(struct worker *w, const json_t *request, struct err
         r.text = q.text;
         r.n = q.n;
         r.arg = &q;
-        rc = eval_divergence(&d, q.reference, w->model, &r, why);
+        rc = compare(&figures, &q, &r, why);
     }
-    if (!rc) quality_run_send(&q, &d, r.ctx);
+    if (!rc) quality_run_send(&q, &figures, r.ctx);
     model_close(q.reference);
     free(q.text);
     free(q.path);

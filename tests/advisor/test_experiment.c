@@ -248,15 +248,38 @@ static void an_arm_that_never_opens_leaves_the_other_measured(void **state)
     check_reload(b);
 }
 
-static void different_work_is_refused(void **state)
+/* Two files may have two tokenizers: they are compared, and it is said. */
+static void files_with_other_prompts_are_compared(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = bench_spec("rate=1000+hash=aaaa", "rate=1000+hash=bbbb");
+    char text[EXPERIMENT_SENTENCE];
+    struct experiment_spec s = bench_spec("rate=1000+hash=aaaa", "rate=1500+hash=bbbb");
     bench_run(b, &s);
-    assert_int_equal(b->s.verdict, VERDICT_INVALID);
-    CHECK_CONTAINS(b->s.reason, "aaaa");
-    CHECK_CONTAINS(b->s.reason, "bbbb");
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK(b->s.tokens_differ);
+    CHECK_CONTAINS(experiment_sentence(text, sizeof text, &b->s, 1), "tokenizers differ");
     check_reload(b);
+    s = bench_spec("rate=1000+hash=aaaa", "rate=1500+hash=aaaa");
+    bench_run(b, &s);
+    CHECK(!b->s.tokens_differ);
+    assert_null(strstr(experiment_sentence(text, sizeof text, &b->s, 1), "tokenizers"));
+}
+
+/* Two arms with one file have one prompt; a server's name of a model is no file. */
+static void different_work_is_refused(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    const char hash[EXPERIMENT_ARMS][24] = { "aaaa", "bbbb" };
+    struct experiment_spec s = bench_spec("rate=1000", "rate=2000");
+    assert_int_equal(work_of_arm(&s, 1), 1);
+    CHECK(works_differ(&s, hash));
+    s = bench_spec("rate=1000", "rate=1000");
+    assert_int_equal(work_of_arm(&s, 1), 0);
+    s = bench_spec("rate=1000", "rate=2000");
+    CHECK_OK(config_set(&s.config[1], "engine", "openai", &why));
+    CHECK_OK(config_set(&s.config[1], "url", "http://127.0.0.1:1", &why));
+    assert_int_equal(work_of_arm(&s, 1), 0);
 }
 
 static void a_budget_ends_it_without_a_claim(void **state)
@@ -614,6 +637,7 @@ int main(void)
         EXPERIMENT_TEST(a_machine_that_is_always_disturbed_has_a_verdict),
         EXPERIMENT_TEST(an_arm_that_dies_midway_is_a_result),
         EXPERIMENT_TEST(an_arm_that_never_opens_leaves_the_other_measured),
+        EXPERIMENT_TEST(files_with_other_prompts_are_compared),
         EXPERIMENT_TEST(different_work_is_refused),
         EXPERIMENT_TEST(a_budget_ends_it_without_a_claim),
         EXPERIMENT_TEST(a_spec_that_cannot_be_is_refused),

@@ -109,6 +109,16 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
     const struct divergence *d = &q->figures;
     const struct greedy_divergence *g = &d->greedy;
     char text[TEXT_LABEL];
+    if (q->bytes.pieces) {
+        table_note(
+            t,
+            "%c quality (%s, %lld pieces, %lld bytes scored): %.4f bits per byte against %.4f, difference "
+            "%+.4f [%+.4f, %+.4f]; no KLD: %s",
+            'A' + arm, quality_text_label(text, q->text, q->text_sha256), (long long)q->bytes.pieces,
+            (long long)q->bytes.bytes, q->bytes.candidate, q->bytes.reference, q->bytes.change,
+            q->bits_change.lower, q->bits_change.upper, q->missing);
+        return;
+    }
     if (!q->known) return;
     cli_note_text(t, s->spec.model, q->text_sha256);
     table_note(

@@ -237,7 +237,7 @@ static bool event_matters(const struct experiment_state *s, const char *kind, bo
     if (!strcmp(kind, "budget")) return open && current; /* what a short budget kept from being decided */
     if (!strcmp(kind, "quality")) /* why it is unknown; known figures have notes of their own */
         for (int k = 1; k < s->spec.arms; k++)
-            if (!s->comparison[k].quality.known) return true;
+            if (!s->comparison[k].quality.known && !s->comparison[k].quality.bytes.pieces) return true;
     for (size_t i = 0; i < COUNT_OF(KINDS); i++)
         if (!strcmp(kind, KINDS[i])) return true;
     return false;

@@ -12,6 +12,7 @@
 #include "tui/cli/command_tune_keep.h"
 #include "tui/cli/command_tune_notes.h"
 #include "tui/cli/command_tune_progress.h"
+#include "tui/cli/command_tune_variants.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/runs.h"
@@ -20,6 +21,7 @@
 /* clang-format off */
 const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,
+    TUNE_VARIANT_FLAGS,
     FLAG_WAIT_QUIET_ROW,
     FLAG_ESTIMAND_ROW,
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS, .help = "time for measuring; default 10m" },
@@ -68,6 +70,7 @@ struct tuner {
     char workload[WORKLOAD_LINE];
     bool written, foreign; /* foreign: it searches settings of another engine */
     struct tune_lines lines;
+    struct tune_choice variants; /* files to choose from, and the target */
 };
 
 #define OF(key, heading, member, KIND, ...)                                                                  \
@@ -134,14 +137,21 @@ static const struct column COLUMNS[] = {
     { .name = "undisturbed_blocks", .kind = COLUMN_INT },
     OF("not_applied", NULL, decision.reason, TEXT),
     { .name = "confirm_command" },
+    OF("reference", "losses against", result.reference, TEXT),
+    { .name = "target", .title = "target" },
+    { .name = "target_outcome" },
+    { .name = "target_answer" },
 };
 
 DOCUMENT(TUNE, "qdyno.tune/1", COLUMNS, .record = true,
-         .members = "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
-                    "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
-                    "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
-                    "tried[].score tried[].error not_compared[].config not_compared[].tok_s "
-                    "not_compared[].why labels.*");
+         .members =
+             "tried[].config tried[].predicted_tok_s tried[].tok_s tried[].usual_tok_s "
+             "tried[].usual_sd tried[].looks tried[].bytes tried[].kld tried[].ppl_ratio "
+             "tried[].accuracy_change tried[].accuracy_lower tried[].accuracy_upper "
+             "tried[].score tried[].error tried[].bits_per_weight tried[].tok_s_lower "
+             "tried[].tok_s_upper tried[].kld_lower tried[].kld_upper tried[].front tried[].knee "
+             "tried[].target commands[].program commands[].text not_compared[].config not_compared[].tok_s "
+             "not_compared[].why labels.*");
 
 static bool tune_on_progress(void *ctx, const struct tune_progress *at)
 {
@@ -169,6 +179,12 @@ static enum err_code tuner_config(struct tuner *t, struct err *why)
 static enum err_code tuner_model(struct tuner *t, struct err *why)
 {
     const bool given = args_has(t->a, "-m") || *config_text(&t->current, KNOB_MODEL);
+    enum err_code rc = tune_choice_read(&t->variants, t->a, &t->stored, given, why);
+    if (rc) return rc;
+    if (*t->variants.model) {
+        t->model = strdup(t->variants.model);
+        return t->model ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+    }
     if (!tuner_resumes(t) || given) return cli_config_model(&t->model, t->a, &t->current, why);
     t->model = strdup(t->stored.model_path);
     return t->model ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
@@ -186,7 +202,8 @@ static enum err_code tuner_init(struct tuner *t, struct err *why)
     if (rc) return rc;
     t->lines.model = t->model;
     tune_lines_enter(&t->lines, TUNE_PHASE_MACHINE, "measuring the limits of this machine, once");
-    t->foreign = tune_is_foreign(&t->current, args_text(t->a, "--space", t->stored.space));
+    t->foreign = t->variants.files.n < 2 &&
+                 tune_is_foreign(&t->current, args_text(t->a, "--space", t->stored.space));
     return cli_machine(t->g,
                        args_has(t->a, "--probe") ? PROBE_FRESH
                        : t->foreign              ? PROBE_CACHED
@@ -215,7 +232,10 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     if (resumes && !args_has(a, "-w"))
         o->workload = old->workload;
     else
-        rc = workload_parse(&o->workload, args_text(a, "-w", CONFIRM_WORKLOAD), why);
+        rc = workload_parse(&o->workload, args_text(a, "-w", tune_choice_workload(&t->variants)), why);
+    o->files = &t->variants.files;
+    o->reference = t->variants.reference;
+    o->target = &t->variants.target;
     if (resumes && !limits) {
         o->limits = old->limits;
         return rc;
@@ -270,6 +290,7 @@ static enum err_code tuner_save(struct tuner *t, struct err *why)
                                      .because = r->because,
                                      .run_id = r->confirm_run,
                                      .load = experiment_run_load_text(load, &r->load) };
+    if (*config_text(&r->keep, KNOB_MODEL)) return ERR_OK; /* of several files: there are commands for them */
     tune_keep_decide(&t->decision, t->g, t->a, t->model, t->workload, r);
     if (!t->decision.save) return ERR_OK;
     if (t->lines.progress.json)
@@ -278,24 +299,6 @@ static enum err_code tuner_save(struct tuner *t, struct err *why)
     t->written = !rc;
     return rc;
 }
-
-#define CANDIDATE(member, name, KIND) JSON_FIELD(struct tune_candidate, member, name, KIND)
-static const struct json_field CANDIDATE_FIELDS[] = {
-    CANDIDATE(line, "config", TEXT),
-    CANDIDATE(predicted, "predicted_tok_s", NUM),
-    CANDIDATE(rate, "tok_s", NUM),
-    CANDIDATE(normalized_rate, "usual_tok_s", NUM),
-    CANDIDATE(normalized_sd, "usual_sd", NUM),
-    CANDIDATE(timings, "looks", INT),
-    CANDIDATE(memory_bytes, "bytes", COUNT),
-    CANDIDATE(kld, "kld", NUM),
-    CANDIDATE(ppl_ratio, "ppl_ratio", NUM),
-    CANDIDATE(accuracy_change, "accuracy_change", NUM),
-    CANDIDATE(accuracy_lower, "accuracy_lower", NUM),
-    CANDIDATE(accuracy_upper, "accuracy_upper", NUM),
-    CANDIDATE(score, "score", NUM),
-    CANDIDATE(error, "error", TEXT),
-};
 
 /* What depends on more than one member: figures of a limit that was not set, and of an A/B that did not run,
  * are left out. */
@@ -326,48 +329,12 @@ static void put_result(json_t *row, const struct tuner *t)
     json_put_int(row, "undisturbed_blocks", r->load.undisturbed);
 }
 
-/* Lists the first candidates whose speed was measured. */
-static void note_tried(struct table *t, const struct tune_result *r)
-{
-    enum { SHOWN = 8, NAMES_MOST = 60 };
-    int names = 20;
-    static const double VISIBLE = 0.01; /* smallest ln ratio of two rates worth printing */
-    json_t *tried = json_array();
-    for (int i = 0; i < MIN(r->n_seen, SHOWN); i++)
-        names = MIN(MAX(names, (int)strlen(r->seen[i].line)), NAMES_MOST);
-    for (int i = 0; i < r->n_seen; i++) {
-        const struct tune_candidate *c = &r->seen[i];
-        char bytes[16], kld[32] = "not measured", usually[48] = "", answers[96] = "";
-        json_put_fields(list_row(tried), CANDIDATE_FIELDS, COUNT_OF(CANDIDATE_FIELDS), c);
-        if (i >= SHOWN) continue;
-        if (!c->timings) {
-            table_note(t, "  %-*s failed: %s", names, c->line, c->error);
-            continue;
-        }
-        if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
-        if (r->asked && !isnan(c->accuracy_lower))
-            snprintf(answers, sizeof answers, "  right answers %+.2f %% [%+.2f, %+.2f]",
-                     100 * c->accuracy_change, 100 * c->accuracy_lower, 100 * c->accuracy_upper);
-        if (fabs(log(c->normalized_rate / c->rate)) > VISIBLE)
-            snprintf(usually, sizeof usually, " (%.1f at usual machine speed)", c->normalized_rate);
-        table_note(t, "  %-*s %10.1f tok/s%s  %7s  KLD %s%s", names, c->line, c->rate, usually,
-                   c->memory_bytes > 0 ? str_from_bytes(c->memory_bytes, bytes, sizeof bytes) : "n/a", kld,
-                   answers);
-    }
-    if (r->asked)
-        table_note(
-            t,
-            "right answers: change against the unchanged model on %d question%s, with its paired 95 %% "
-            "interval; the limit is %+.2f %%",
-            r->asked, str_plural(r->asked), -100 * r->accuracy_limit);
-    json_put(t->extra, "tried", tried);
-}
-
 /* Status 2: no config is better than the current one for certain, so nothing was saved. A search without a
  * comparison (--search-only) was not asked to save anything. */
 static int tuner_status(const struct tuner *t)
 {
     if (t->result.stopped) return EXIT_INTERRUPTED;
+    if (t->result.target.asked) return (int)t->result.target.reach;
     return t->result.wins || args_has(t->a, "--search-only") ? EXIT_DONE : EXIT_INCONCLUSIVE;
 }
 
@@ -375,6 +342,11 @@ static int tuner_status(const struct tuner *t)
 static void close_tune(struct table *out, const struct tuner *t)
 {
     const struct tune_result *r = &t->result;
+    if (*r->reference) {
+        tune_close_conditions(out, r, t->g->db_path);
+        tune_close_variants(out, r, t->model);
+        return;
+    }
     const long long run = (long long)r->run_id, raced = (long long)r->raced;
     const long long space = MAX((long long)r->space, raced);
     char noise[64] = "";
@@ -450,14 +422,16 @@ static int tuner_print(struct tuner *t)
     close_tune(&out, t);
     document_put(&DOCUMENT_TUNE, row, struct tuner, t);
     put_result(row, t);
-    note_tried(&out, r);
+    tune_put_target(row, r, &t->variants);
+    tune_note_tried(&out, r);
+    tune_note_variants(&out, r, &t->variants);
     tune_note_passed(&out, r);
-    if (r->judged)
+    if (r->judged && !*r->reference)
         table_note(&out, "configurations that give the same answers share one measurement of quality (KLD)");
     if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
     if (r->judged && *quality_context_text(context, &r->quality))
         table_note(&out, "%s (--quality-ctx N sets another length)", context);
-    note_sibling(&out, t);
+    if (t->variants.files.n < 2) note_sibling(&out, t);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
     if (*r->alike)
@@ -467,7 +441,7 @@ static int tuner_print(struct tuner *t)
     cli_note_cautions(&out, r->random_weights, r->answers_unverified);
     if (t->foreign && !r->winner.same_answers)
         table_note(&out, "the answers were not compared: `qdyno audit` checks those of another engine");
-    if (r->wins && config_is_foreign(&r->keep))
+    if (r->wins && config_is_foreign(&r->keep) && !*r->reference)
         table_note(
             &out, "not saved, because `run` and the dashboard use qdyno's own engine: start the other engine "
                   "with these settings");

@@ -99,8 +99,8 @@ const struct command COMMANDS[] = {
     { .name = "advise", .takes_model = true, .group = GROUP_CHOOSE, .flags = FLAGS_ADVISE, .run = command_advise,
       .arguments = "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
       .help = "rank configs for this machine by predicted speed, memory and quality" },
-    { .name = "tune", .takes_model = true, .group = GROUP_CHOOSE, .flags = FLAGS_TUNE, .run = command_tune, .knob_flags = KNOB_FLAGS_ONE,
-      .arguments = "[-m MODEL] [--budget 10m] [-C CONFIG]",
+    { .name = "tune", .takes_model = true, .group = GROUP_CHOOSE, .flags = FLAGS_TUNE, .run = command_tune, .max_args = 32, .model_args = 32, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL | FILE... | FOLDER] [--budget 10m] [-C CONFIG] [--target EXPR]",
       .help = "find the best config, confirm it in an A/B, and save it",
       .details = "Searches all configs that may help, then compares the best one with the current config "
                  "(-C and the settings given) in an A/B. A winner is written to "
