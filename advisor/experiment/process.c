@@ -14,25 +14,6 @@
 
 /* ---------------------------------------------------------------- one process */
 
-bool occupancy_read(struct occupancy *o, int arm, const json_t *told)
-{
-    if (!json_is_object(told)) return false;
-    *o = (struct occupancy){ .arm = arm,
-                             .blocks = (int)json_get_int(told, "blocks", 0),
-                             .used = (int)json_get_int(told, "used", 0),
-                             .block_tokens = (int)json_get_int(told, "block_tokens", 0),
-                             .rows = (int)json_get_int(told, "rows", 0),
-                             .batch = (int)json_get_int(told, "batch", 0),
-                             .step = (int)json_get_int(told, "step", 1),
-                             .serves = json_object_get(told, "waiting") != NULL,
-                             .cached = (int)json_get_int(told, "cached", 0),
-                             .spared = (int)json_get_int(told, "spared", 0),
-                             .running = (int)json_get_int(told, "running", 0),
-                             .waiting = (int)json_get_int(told, "waiting", 0) };
-    snprintf(o->map, sizeof(o->map), "%s", json_get_str(told, "map", ""));
-    return true;
-}
-
 /* A person changes the load of the running cell: the worker of that cell hears of it, and the block is
  * measured again. */
 static void change_pass_on(struct experiment *x)

@@ -317,6 +317,8 @@ static void write_fill(struct sidebyside_state *w)
     }
 }
 
+static struct arena kept;
+
 struct snapshot *fixture_running(void)
 {
     static const double D[] = { 0.452, 0.468, 0.455, 0.463, 0.459, 0.466, 0.461 };
@@ -325,6 +327,8 @@ struct snapshot *fixture_running(void)
     s->experiment_known = s->experiment_live = true;
     x->phase = PHASE_BLOCKS;
     arms_fill(x);
+    s->command.arena = &kept;
+    experiment_command(&s->command, s);
     fixture_measured(s);
     effect_fill(x, D, COUNT_OF(D));
     x->discarded = 1;
@@ -338,6 +342,7 @@ struct snapshot *fixture_running(void)
     x->cell_of = 128;
     x->live_tok_s = 38.4;
     x->elapsed_s = 95;
+    s->command_started_ms = s->unix_ms - 95000;
     x->eta_s = 41;
     s->decode_limit[0] = 26.5;
     s->decode_limit[1] = 42.0;
@@ -364,6 +369,7 @@ struct snapshot *fixture_done(enum verdict verdict)
     bool same = verdict == VERDICT_EQUIVALENT || verdict == VERDICT_NEGLIGIBLE;
     double d[COUNT_OF(FASTER)];
     struct snapshot *s = fixture_running();
+    s->command.n = 0;
     struct experiment_state *x = &s->experiment;
     for (size_t i = 0; i < COUNT_OF(d); i++)
         d[i] = same ? SAME[i] : verdict == VERDICT_WORSE ? -FASTER[i] : FASTER[i];
@@ -433,6 +439,7 @@ struct snapshot *fixture_failed(void)
     struct snapshot *s = fixture_running();
     struct experiment_state *x = &s->experiment;
     x->phase = PHASE_FAILED;
+    s->command.n = 0;
     x->running_arm = -1;
     x->blocks = 0;
     x->comparison[1].blocks = 0;
@@ -558,8 +565,6 @@ struct snapshot *fixture_home(void)
     free(ran);
     return s;
 }
-
-static struct arena kept;
 
 struct words fixture_words(const char *line)
 {

@@ -21,16 +21,11 @@ static void an_experiment_starts_from_its_form(void **state)
     CHECK_EQ(e.requests, 0);
     CHECK_EQ(u.form.kind, FORM_AB);
     e = press(&u, s, UI_KEY_ENTER);
-    CHECK(e.requests & REQUEST_START_EXPERIMENT);
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND); /* the command that the form showed */
     CHECK_EQ(u.form.kind, FORM_CLOSED);
-    const struct experiment_spec *spec = e.job.experiment;
-    struct config typed;
-    struct err why;
-    CHECK_OK(config_parse(&typed, u.form.field[AB_B].text, &why));
-    for (int k = 0; k < KNOB_COUNT; k++)
-        CHECK_STR(config_text(&spec->config[1], (enum knob_id)k), config_text(&typed, (enum knob_id)k));
-    CHECK_STR(spec->model, s->model_path);
-    CHECK_STR(e.job.text[0], ""); /* quality: "no" in the form */
+    CHECK_STR(words_value(&e.command, "-m"), s->model_path);
+    CHECK(words_have(&e.command, u.form.field[AB_B].text));
+    CHECK(!words_have(&e.command, "--quality")); /* "no" in the form */
     CHECK(str_starts(line_of(&e.command), "qdyno ab -m "));
     free(s);
     arena_free(&u.texts);
@@ -67,11 +62,10 @@ static void a_running_experiment_is_stopped_and_paused(void **state)
 {
     (void)state;
     struct snapshot *s = fixture_running();
-    struct ui u = { .view = VIEW_LIVE, .waiting_to_start = true };
+    struct ui u = { .view = VIEW_LIVE };
     s->write.running = false;
     struct effect e = press(&u, s, 's');
-    CHECK_EQ(e.requests, REQUEST_STOP_EXPERIMENT);
-    CHECK(!u.waiting_to_start);
+    CHECK_EQ(e.requests, REQUEST_CANCEL_COMMAND);
     e = press(&u, s, '|');
     CHECK_EQ(e.requests, REQUEST_PAUSE_EXPERIMENT);
     s->experiment.paused_since_ms = 1;
@@ -95,7 +89,7 @@ static void quitting_asks_while_something_runs(void **state)
     CHECK_EQ(press(&u, running, 'n').requests, 0);
     CHECK(!u.confirm_quit);
     press(&u, running, 'q');
-    CHECK_EQ(press(&u, running, 'y').requests, REQUEST_STOP_EXPERIMENT | REQUEST_QUIT);
+    CHECK_EQ(press(&u, running, 'y').requests, REQUEST_QUIT); /* which stops what runs */
     free(idle);
     free(running);
     arena_free(&u.texts);
@@ -153,9 +147,10 @@ static void a_busy_machine_is_no_dead_end(void **state)
     CHECK_CONTAINS(command_of(DO_TUNE, &u, s), "--wait-quiet 10m");
     press(&u, s, 'b');
     struct effect e = press(&u, s, UI_KEY_ENTER);
-    CHECK(e.requests & REQUEST_START_EXPERIMENT);
-    CHECK_EQ(e.job.experiment->wait_quiet_s, 600);
-    u.waiting_to_start = false;
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
+    CHECK_CONTAINS(line_of(&e.command), "--wait-quiet 10m");
+    e = action_resume_run(&u, 7);
+    CHECK_CONTAINS(line_of(&e.command), "ab --resume 7 --wait-quiet 10m");
     press(&u, s, '%');
     CHECK_EQ(u.when_busy, BUSY_LOADED);
     CHECK_CONTAINS(command_of(DO_NEW_AB, &u, s), "--estimand loaded");
@@ -260,10 +255,10 @@ static void an_undecided_run_continues_with_more_time(void **state)
     CHECK(form_hash(&other, s->model_path) != form_hash(&u.form, s->model_path));
     form_put(&u.form, 0, "12m");
     e = press(&u, s, UI_KEY_ENTER);
-    CHECK(e.requests & REQUEST_START_EXPERIMENT);
-    CHECK_EQ(e.job.experiment->resume_id, s->experiment.run_id);
-    CHECK_EQ(e.job.experiment->budget_s, 720);
-    CHECK(strstr(line_of(&e.command), "--budget 12m"));
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
+    char want[64];
+    snprintf(want, sizeof want, "qdyno ab --resume %lld --budget 12m", (long long)s->experiment.run_id);
+    CHECK_STR(line_of(&e.command), want);
     free(s);
     s = fixture_done(VERDICT_BETTER);
     u = (struct ui){ .view = VIEW_AB };
@@ -297,13 +292,13 @@ static void a_short_budget_is_said_before_the_start(void **state)
     CHECK_STR(u.form.field[AB_BUDGET].text, "12m");
     CHECK(!form_forecast(&u, s)); /* the forecast was about another budget */
     e = press(&u, s, UI_KEY_ENTER);
-    CHECK(e.requests & REQUEST_START_EXPERIMENT);
-    CHECK_EQ(e.job.experiment->budget_s, 720);
+    CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
+    CHECK_STR(words_value(&e.command, "--budget"), "12m");
 
     press(&u, s, 'b'); /* whoever wants the short run starts it with a second Enter */
     s->checked.of = s->forecast_of = form_hash(&u.form, s->model_path);
     CHECK(press(&u, s, UI_KEY_ENTER).is_error);
-    CHECK(press(&u, s, UI_KEY_ENTER).requests & REQUEST_START_EXPERIMENT);
+    CHECK_EQ(press(&u, s, UI_KEY_ENTER).requests, REQUEST_RUN_COMMAND);
     free(s);
     arena_free(&u.texts);
 }
@@ -325,9 +320,7 @@ static void commands_run_in_a_shell(void **state)
     CHECK_CONTAINS(line, " --wait-quiet 600s");
     CHECK(!strstr(line, "--estimand"));
     CHECK(snapshot_running_job(s, &now));
-    struct words running = { .arena = &u.texts };
-    job_command(&running, s, &now);
-    CHECK_STR(line_of(&running), line);
+    CHECK_EQ(now.command.n, s->command.n);
     CHECK_CONTAINS(line, " 'q4_0,calib=/a b.gguf' -w ");
     CHECK_EQ(now.run_id, s->experiment.run_id);
     u.view = VIEW_HISTORY;
@@ -360,7 +353,7 @@ static void the_command_checks_the_form(void **state)
     CHECK_EQ(u.form.focus, AB_B);
     form_put(&u.form, AB_B, "threads=1"); /* the check was about another text */
     CHECK_EQ(form_field_state(&u, s, AB_B, &why), FIELD_CHECKING);
-    CHECK(press(&u, s, UI_KEY_ENTER).requests & REQUEST_START_EXPERIMENT);
+    CHECK_EQ(press(&u, s, UI_KEY_ENTER).requests, REQUEST_RUN_COMMAND);
     free(s);
     arena_free(&u.texts);
 }
@@ -410,8 +403,13 @@ static void a_long_text_is_whole_or_refused(void **state)
     CHECK(e.is_error && !e.job.run);
     form_show(&u.form, FORM_PUSH, (const char *const[FORM_FIELDS]){ long_path(more, "http://h/", 900) });
     e = action_form_accept(&u, s);
-    CHECK_STR(e.job.text[0], more);
+    CHECK_STR(words_value(&e.command, "--url"), more);
     CHECK_STR(u.push_url, more); /* the next push goes to the same address */
+    form_show(&u.form, FORM_PUSH, (const char *const[FORM_FIELDS]){ "http://me:secret@h/" });
+    e = action_push_typed(&u, s); /* the command of a process can be read by others: no secret is in it */
+    CHECK(e.is_error && !e.job.run);
+    CHECK_LACKS(e.message, "secret");
+    CHECK_LACKS(command_of(DO_PUSH, &u, s), "secret");
     free(s);
     arena_free(&u.texts);
 }

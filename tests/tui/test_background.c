@@ -1,6 +1,7 @@
 /* Proves: jobs describe the files of a folder, with the reason for files that cannot be used; estimates for
  * config lines are those of the loader's plan; a command reports its progress, keeps its output and announces
- * how it ended; cancelling it sends an interrupt, so that it can keep what it has done.
+ * how it ended; cancelling it sends an interrupt, so that it can keep what it has done; an A/B is drawn from
+ * what its process reports, and the keys act on that process.
  *
  * Commands run this very program: with arguments it acts as the command. */
 #include "tests/check.h"
@@ -207,6 +208,42 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
+/* Plays `qdyno ab WHAT`: reports a run that is not stored yet; "pause" waits for SIGTSTP, and "changes" for a
+ * change of its load. */
+static int play_ab(const char *what)
+{
+    struct experiment_state *s = calloc(1, sizeof *s);
+    struct experiment_spec spec = { .arms = 2 };
+    struct err why;
+    sigset_t stop;
+    char line[256] = "";
+    if (!s || workload_parse(&spec.workload, "tg8", &why) || config_parse(&spec.config[0], "default", &why) ||
+        config_parse(&spec.config[1], "threads=1", &why))
+        return 5;
+    json_t *given = experiment_spec_to_json(&spec);
+    json_t *ab = json_object();
+    json_t *o = json_pack("{s:s, s:o}", "schema", "qdyno.progress/1", "ab", ab);
+    json_put_str(ab, "phase", "loading");
+    json_put(ab, "spec", given);
+    json_put_int(ab, "arm", 1);
+    json_put_str(ab, "cell", "load");
+    json_put(ab, "events",
+             json_pack("[{s:I, s:s, s:s}]", "unix_ms", (json_int_t)1000, "kind", "discard", "text",
+                       "it was disturbed"));
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    fprintf(stderr, "%s\n", json_line(o));
+    if (!strcmp(what, "pause")) printf("signal %d\n", sigwaitinfo(&stop, NULL));
+    if (!strcmp(what, "changes")) {
+        FILE *f = fdopen(PROCESS_CHANNEL_FD, "r");
+        while (f && !fgets(line, sizeof line, f) && !interrupted) clock_sleep_ns(1000000), clearerr(f);
+        printf("%s", line);
+    }
+    printf("the last line\n");
+    return 5;
+}
+
 static int play(int argc, char **argv)
 {
     const char *what = argc > 2 ? argv[2] : "";
@@ -217,6 +254,7 @@ static int play(int argc, char **argv)
         db |= !strcmp(argv[i], "--db");
     }
     if (!json || !db) return 4;
+    if (argc > 1 && !strcmp(argv[1], "ab")) return play_ab(what);
     fprintf(stderr,
             "{\"schema\":\"qdyno.progress/1\",\"text\":\"playing\",\"done\":0.5,\"rate\":2,\"unit\":\"x/s\","
             "\"left_s\":3}\n");
@@ -315,6 +353,62 @@ static void cancelled(void **state)
     background_close(w.b);
 }
 
+/* ---------------------------------------------------------------- an A/B */
+
+/* Wait until the process has reported its A/B. */
+static void wait_for_ab(struct background *b, struct experiment_state *s)
+{
+    bool live = false, taken = false;
+    for (int i = 0; i < 3000 && !taken; i++) {
+        taken = background_take_loaded(b, s, &live);
+        if (!taken) clock_sleep_ns(10000000);
+    }
+    CHECK(taken && live);
+}
+
+/* A running A/B is drawn from what its process reports; the keys act on that process; one that ends without a
+ * stored run leaves its error. */
+static void an_ab_is_a_process(void **state)
+{
+    (void)state;
+    static const char *const WHAT[] = { "ab pause", "ab changes" };
+    struct experiment_state *s = calloc(1, sizeof *s);
+    char news[256];
+    bool bad, live, disturbed = false;
+    CHECK(s);
+    for (int i = 0; i < 2; i++) {
+        struct waiting w = { .b = background_new() };
+        pthread_t thread;
+        w.j.command = fixture_words(WHAT[i]);
+        w.b->known.experiment_starting = true;
+        CHECK(!background_pause_command(w.b, true));
+        CHECK(!background_change_load(w.b, 1.25, ""));
+        CHECK(!pthread_create(&thread, NULL, run, &w));
+        wait_for_ab(w.b, s);
+        CHECK_EQ(s->phase, PHASE_LOADING);
+        CHECK_EQ(s->running_arm, 1);
+        CHECK_STR(s->arm[1].line, "threads=1");
+        CHECK_STR(s->cell_phase, "load");
+        CHECK(i ? background_change_load(w.b, 1.25, "evict=lru") : background_pause_command(w.b, true));
+        pthread_join(thread, NULL);
+        CHECK_CONTAINS(w.b->known.page.line[0].text,
+                       i ? "{\"rate_by\":1.25,\"settings\":\"evict=lru\"}" : "signal 20");
+        CHECK(!w.b->known.experiment_starting);
+        CHECK(background_take_loaded(w.b, s, &live));
+        CHECK_EQ(s->phase, PHASE_FAILED);
+        CHECK_STR(s->error, "the last line");
+        CHECK(background_take_message(w.b, news, sizeof news, &bad));
+        CHECK(bad);
+        CHECK_STR(news, "A/B failed: the last line");
+        for (int k = 0; k < w.b->known.log_count; k++)
+            disturbed |= w.b->known.log[k].disturbed && w.b->known.log[k].unix_ms == 1000 &&
+                         !strcmp(w.b->known.log[k].text, "it was disturbed");
+        CHECK(disturbed);
+        background_close(w.b);
+    }
+    free(s);
+}
+
 /* ---------------------------------------------------------------- what is shown is what starts */
 
 static const char ARGV_FILE[] = "started";
@@ -341,11 +435,12 @@ static void check_started(const struct effect *e, const char *const longest[])
     struct err why;
     char *text = NULL;
     size_t n;
+    const bool ab = words_run(&e->command, "ab");
     CHECK_EQ(e->requests, REQUEST_RUN_COMMAND);
     command_print(&shown, &u, &e->command);
     CHECK_OK(words_put_line(&want, str_text(&shown), &why));
     for (int i = 0; i < want.n; i++) str_printf(&started, "%s\n", words_at(&want, i));
-    str_printf(&started, "--progress=json\n--db\n%s\n", b->db_path);
+    str_printf(&started, "--progress=json\n%s--db\n%s\n", ab ? "--load-changes=/dev/fd/3\n" : "", b->db_path);
     setenv("TEST_ARGV", ARGV_FILE, 1);
     job_run_command(b, &j);
     unsetenv("TEST_ARGV");
@@ -374,8 +469,6 @@ static void what_is_shown_starts_whole(void **state)
     struct snapshot *s = fixture_running(), *idle = fixture_idle();
     struct ui u = { .view = VIEW_MODEL };
     char out[FORM_TEXT], calib[FORM_TEXT], line[FORM_TEXT];
-    struct config typed;
-    struct err why;
     long_text(out, 1000, "/tmp/it's a ", ".gguf");
     long_text(calib, 1000, "/tmp/", ".gguf");
     char value[480];
@@ -398,12 +491,8 @@ static void what_is_shown_starts_whole(void **state)
     check_started(&e, (const char *const[]){ "apply", line, NULL });
 
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ s->applied, "default", "tg64" });
-    e = action_start_ab(&u, s); /* starts in this process: with the values that the command has */
-    CHECK_STR(e.message, "");
-    CHECK(e.requests & REQUEST_START_EXPERIMENT);
-    CHECK_OK(config_parse(&typed, line, &why));
-    CHECK(words_have(&e.command, line));
-    CHECK_STR(config_text(&e.job.experiment->config[0], KNOB_CALIB), config_text(&typed, KNOB_CALIB));
+    e = effect_start(DO_NEW_AB, &u, s, REQUEST_RUN_COMMAND);
+    check_started(&e, (const char *const[]){ "ab", line, NULL });
     arena_free(&u.texts);
     free(idle);
     free(s);
@@ -412,13 +501,14 @@ static void what_is_shown_starts_whole(void **state)
 int main(int argc, char **argv)
 {
     if (getenv("TEST_ARGV")) return write_words(argc, argv);
-    if (argc > 1 && !strcmp(argv[1], "fake")) return play(argc, argv);
+    if (argc > 1 && (!strcmp(argv[1], "fake") || !strcmp(argv[1], "ab"))) return play(argc, argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(folders),
                                         cmocka_unit_test(lines_are_judged),
                                         cmocka_unit_test(each_arm_is_checked),
                                         cmocka_unit_test(another_model_forgets_the_last),
                                         cmocka_unit_test(commands),
                                         cmocka_unit_test(cancelled),
+                                        cmocka_unit_test(an_ab_is_a_process),
                                         cmocka_unit_test(what_is_shown_starts_whole) };
     char line[64];
     /* The list of places and commands use the working directory: it is the same wherever the test starts. */

@@ -49,7 +49,7 @@ static void words(void **state)
 struct heard {
     struct str lines;
     int count, pid;
-    bool interrupt;
+    bool interrupt, ended;
 };
 
 static void on_line(void *ctx, const char *text)
@@ -61,7 +61,9 @@ static void on_line(void *ctx, const char *text)
 
 static void on_start(void *ctx, int pid)
 {
-    ((struct heard *)ctx)->pid = pid;
+    struct heard *h = ctx;
+    if (pid) h->pid = pid;
+    h->ended = !pid;
 }
 
 static int run(const char *script, struct heard *h)
@@ -74,6 +76,7 @@ static int run(const char *script, struct heard *h)
             .program = "/bin/sh", .argv = argv, .line = on_line, .started = on_start, .ctx = h },
         &status, &why));
     CHECK_GT(h->pid, 0);
+    CHECK(h->ended); /* its pid is not signalled any more */
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_ab_arms.h"
 #include "tui/cli/command_ab_claims.h"
+#include "tui/cli/command_ab_progress.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/labels.h"
 #include "tui/cli/lib/pause.h"
@@ -47,24 +48,12 @@ const struct cli_flag FLAGS_AB[] = {
     AB_CLAIM_FLAGS,
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "continue a run that was stopped, killed or undecided" },
+    { .name = "--load-changes", .value = "FILE",
+      .help = "change the running load by lines of JSON that come from this FIFO (docs/ab.md)" },
     FLAG_LABEL_ROW,
     { .name = NULL },
 };
 /* clang-format on */
-
-static void ab_show_progress(struct progress *p, const struct experiment_state *s)
-{
-    char eta[32] = "", effect[64] = "";
-    if (isfinite(s->eta_s))
-        snprintf(eta, sizeof eta, "  at most %d:%02d left", (int)s->eta_s / 60, (int)s->eta_s % 60);
-    struct interval e = ab_effect(s);
-    if (isfinite(e.lower))
-        snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", stats_percent(e.estimate),
-                 stats_percent(e.lower), stats_percent(e.upper));
-    const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
-    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", EXPERIMENT_PHASES[s->phase], s->block + 1, letter,
-                  s->cell_phase, s->cell_done, s->cell_of, effect, eta);
-}
 
 /* Says before the start that the budget is too short for a verdict, with the arithmetic. */
 static void ab_check_budget(const struct cli_global *g, const struct experiment_spec *spec,
@@ -90,23 +79,6 @@ static void ab_check_budget(const struct cli_global *g, const struct experiment_
         cli_note(g, "budget: %s; give --budget %s", experiment_forecast_text(text, &f), f.budget);
 }
 
-/* Says so as soon as the warm-up shows it, where nothing was known before. Events of this session only: a
- * continued run has those of earlier ones, and the oldest go when there are many. Returns the time after
- * which events are new. */
-static int64_t ab_note_budget(const struct cli_global *g, struct progress *p,
-                              const struct experiment_state *s, int64_t since_ms)
-{
-    int64_t latest = since_ms;
-    for (int i = 0; i < s->events; i++) {
-        if (s->event[i].unix_ms <= since_ms) continue;
-        latest = s->event[i].unix_ms;
-        if (strcmp(s->event[i].kind, "budget")) continue;
-        progress_clear(p);
-        cli_note(g, "%s", s->event[i].text);
-    }
-    return latest;
-}
-
 enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const struct experiment_spec *spec,
                      struct experiment_state *out, struct err *why)
 {
@@ -114,16 +86,19 @@ enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const
     struct machine m;
     struct sampler_thread *sampler = NULL;
     struct experiment *x = NULL;
-    struct progress p;
+    struct ab_lines lines;
+    struct ab_changes changes;
     struct cli_pause pause;
     enum err_code rc = cli_labels(&labels, a, why);
+    if (!rc) rc = ab_changes_open(&changes, args_text(a, "--load-changes", NULL), why);
     if (rc) return rc;
-    progress_init(&p, g);
+    ab_lines_begin(&lines, g);
     cli_pause_begin(&pause);
     rc = machine_detect(&m, "", why);
     if (!rc)
         rc = cli_sampler(&sampler, NULL, why); /* without sensors, only the worker detects disturbances */
     if (rc) {
+        ab_changes_close(&changes);
         cli_pause_end(&pause);
         return rc;
     }
@@ -131,23 +106,23 @@ enum err_code ab_run(const struct cli_global *g, const struct cli_args *a, const
     struct experiment_deps deps = {
         .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log, .labels = &labels
     };
-    int64_t seen_ms = clock_unix_ms() - 1; /* events from here on are of this session */
     rc = experiment_start(&x, spec, &deps, why);
     int64_t version = 0;
     bool asked = false;
     while (!rc && !experiment_finished(x)) {
         experiment_wait(x, &version, 200);
         experiment_state(x, out);
-        seen_ms = ab_note_budget(g, &p, out, seen_ms);
-        ab_show_progress(&p, out);
+        ab_lines_show(&lines, out);
+        ab_changes_poll(&changes, g, x);
         cli_pause_poll(&pause, x, out);
         if (!asked && cli_is_interrupted(g)) {
             experiment_stop(x);
             asked = true;
         }
     }
-    progress_clear(&p);
     if (!rc) experiment_state(x, out);
+    if (!rc) ab_lines_end(&lines, out);
+    ab_changes_close(&changes);
     experiment_close(x);
     sampler_stop(sampler);
     cli_pause_end(&pause);

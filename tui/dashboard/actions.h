@@ -57,7 +57,7 @@ struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, co
 struct effect action_resume_run(struct ui *ui, int64_t id);
 /* Do what the accepted form says: change the load or a setting, start the A/B, continue a run, write side by
  * side. */
-action_fn action_change_load, action_set, action_start_ab, action_resume_with, action_start_writing;
+action_fn action_change_load, action_set, action_start_writing;
 
 /* ---------------------------------------------------------------- runs and commands (actions_command.c) */
 

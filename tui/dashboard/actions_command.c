@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "telemetry/http/http.h"
+
 /* ---------------------------------------------------------------- runs of the history */
 
 /* Toggle the mark of the selected run. A third mark replaces the oldest one. */
@@ -91,13 +93,14 @@ struct effect action_compare(struct ui *ui, const struct snapshot *s)
     return e;
 }
 
-/* The address that is kept is the one that is used: the field may be another one by then. */
 static struct effect push_to(struct ui *ui, const struct snapshot *s)
 {
+    struct err why = { 0 };
+    if (http_url_check("gateway", ui->push_url, HTTP_URL_BASE, &why)) return effect_error("%s", why.message);
     struct effect e = effect_start(DO_PUSH, ui, s, REQUEST_SHOW_COMMAND);
     if (e.is_error) return e;
     e.queue = QUEUE_NETWORK;
-    e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s), .text = { ui->push_url } };
+    e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s), .command = e.command };
     return e;
 }
 

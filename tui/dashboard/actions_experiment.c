@@ -116,31 +116,6 @@ struct effect action_set(struct ui *ui, const struct snapshot *s)
 
 /* ---------------------------------------------------------------- starting, stopping, pausing */
 
-/* Start what the specification says, once nothing else is measured. */
-static struct effect experiment_effect(struct ui *ui, const struct snapshot *s, enum action action,
-                                       const struct experiment_spec *spec)
-{
-    struct effect e = effect_start(action, ui, s, REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND);
-    struct experiment_spec *kept = arena_alloc(&ui->texts, sizeof *kept);
-    if (!kept) return effect_error("nothing was started: not enough memory");
-    *kept = *spec;
-    e.job.experiment = kept;
-    return e;
-}
-
-struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
-{
-    const char *quality = ui->form.field[AB_QUALITY].text;
-    struct experiment_spec spec;
-    struct err why = { 0 };
-    if (form_experiment(&spec, &ui->form, s->model_path, ui->when_busy, &why))
-        return effect_error("%s", why.message);
-    struct effect e = experiment_effect(ui, s, DO_NEW_AB, &spec);
-    if (!e.is_error) e.requests |= REQUEST_LOG_COMMAND;
-    e.job.text[0] = form_says_no(quality) ? "" : arena_strdup(&ui->texts, quality);
-    return e.job.text[0] ? e : effect_error("nothing was started: not enough memory");
-}
-
 /* An A/B that used up its time without a verdict continues with the time that its text names, else with as
  * much again, or what the person sets. A run that is not on screen gets the time that it needs as soon as it
  * is read (action_follow_forecast). */
@@ -163,57 +138,32 @@ static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
     return effect_none();
 }
 
-struct effect action_resume_with(struct ui *ui, const struct snapshot *s)
-{
-    struct experiment_spec spec;
-    struct err why = { 0 };
-    if (form_experiment(&spec, &ui->form, s->model_path, ui->when_busy, &why))
-        return effect_error("%s", why.message);
-    const struct effect e = experiment_effect(ui, s, DO_RESUME, &spec);
-    if (e.is_error) return e;
-    action_enter_view(ui, VIEW_LIVE);
-    return e;
-}
-
 struct effect action_resume_run(struct ui *ui, int64_t id)
 {
-    struct effect e = { .requests = REQUEST_START_EXPERIMENT, .command.arena = &ui->texts };
-    struct experiment_spec *spec = arena_alloc(&ui->texts, sizeof *spec);
-    if (!spec) return effect_error("nothing was started: not enough memory");
-    experiment_spec_usual(spec, ui->when_busy);
-    spec->resume_id = id;
-    WORDS_PUT(&e.command, "qdyno", "ab", "--resume");
-    words_printf(&e.command, "%lld", (long long)id);
-    e.job.experiment = spec;
-    return e;
+    struct words command = { .arena = &ui->texts };
+    resume_command(&command, ui, id);
+    return effect_run(&command);
 }
 
 struct effect action_resume(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;
     if (ui_resumes_undecided(ui, s)) return resume_undecided(ui, s);
-    const int64_t id = ui_resumed_id(ui, s, &is_tune);
-    struct effect e = is_tune ? effect_start(DO_RESUME, ui, s, REQUEST_RUN_COMMAND)
-                              : action_resume_run(ui, id);
-    if (e.is_error) return e;
-    if (!is_tune) e.requests |= REQUEST_SHOW_COMMAND;
-    action_enter_view(ui, is_tune ? VIEW_TUNE : VIEW_LIVE);
+    ui_resumed_id(ui, s, &is_tune);
+    const struct effect e = effect_start(DO_RESUME, ui, s, REQUEST_RUN_COMMAND);
+    if (!e.is_error) action_enter_view(ui, is_tune ? VIEW_TUNE : VIEW_LIVE);
     return e;
 }
 
 struct effect action_stop(struct ui *ui, const struct snapshot *s)
 {
-    const bool writing = s->write_known && s->write.running;
-    if (s->tune.running && !writing && !snapshot_is_running(s)) {
-        action_enter_view(ui, VIEW_TUNE);
-        return effect_request(REQUEST_CANCEL_COMMAND);
+    if (s->write_known && s->write.running) {
+        struct effect e = effect_message("stopping both arms");
+        e.requests = REQUEST_STOP_WRITING;
+        return e;
     }
-    if (s->command.n && !writing && !snapshot_is_running(s)) return effect_request(REQUEST_CANCEL_COMMAND);
-    struct effect e = effect_message(
-        writing ? "stopping both arms" : "stopping the experiment; finished blocks are kept, r resumes");
-    e.requests = writing ? REQUEST_STOP_WRITING : REQUEST_STOP_EXPERIMENT;
-    if (!writing) ui->waiting_to_start = false;
-    return e;
+    if (s->tune.running) action_enter_view(ui, VIEW_TUNE);
+    return effect_request(REQUEST_CANCEL_COMMAND);
 }
 
 struct effect action_pause(struct ui *ui, const struct snapshot *s)
@@ -227,8 +177,10 @@ struct effect action_pause(struct ui *ui, const struct snapshot *s)
 
 struct effect action_advise(struct ui *ui, const struct snapshot *s)
 {
-    struct effect e = effect_start(DO_ADVISE, ui, s, REQUEST_RESERVE_PROBE | REQUEST_SHOW_COMMAND);
-    if (e.is_error) return e;
+    /* The command measures the limits of the machine; where they are known, its list is derived at once. */
+    struct effect e = effect_start(DO_ADVISE, ui, s,
+                                   s->ceilings_known ? REQUEST_SHOW_COMMAND : REQUEST_RUN_COMMAND);
+    if (e.is_error || !s->ceilings_known) return e;
     e.job = (struct job){ .run = job_advise, .text = { s->model_path } };
     e.queue = QUEUE_PROCESSOR;
     return e;

@@ -83,8 +83,8 @@ struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
     if (f->kind == FORM_LOAD) return action_change_load(ui, s);
     if (budget_is_short(ui, s, &e)) return e;
     switch (f->kind) {
-    case FORM_AB: e = action_start_ab(ui, s); break;
-    case FORM_RESUME: e = action_resume_with(ui, s); break;
+    case FORM_RESUME: action_enter_view(ui, VIEW_LIVE); /* fall through */
+    case FORM_AB: e = effect_start(FORMS[f->kind].action, ui, s, REQUEST_RUN_COMMAND); break;
     case FORM_PUSH: e = action_push_typed(ui, s); break;
     case FORM_COMMAND: e = action_run_typed(ui); break;
     case FORM_MODEL: e = model_read(ui); break;

@@ -7,11 +7,6 @@
 #include "tui/dashboard/preferences.h"
 #include "tui/dashboard/queue.h"
 
-bool dashboard_is_running(const struct dashboard *d)
-{
-    return d->experiment && !experiment_finished(d->experiment);
-}
-
 void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
 {
     enum { ERROR_MS = 6000, INFO_MS = 4000 };
@@ -35,50 +30,29 @@ static void dashboard_put(struct dashboard *d, enum job_queue queue, const struc
 
 /* ---------------------------------------------------------------- experiments */
 
-void dashboard_start_pending(struct dashboard *d)
-{
-    bool ready;
-    background_sampler(d->background, &ready);
-    if (!d->ui.waiting_to_start || !ready || d->s->probing || dashboard_is_running(d)) return;
-    /* A machine probe that was requested but has not begun would begin beside the first cell. */
-    if (!d->s->ceilings_known && d->s->advice_state[0]) return;
-    background_set_starting(d->background);
-    d->s->experiment_starting = true; /* until the next frame reads it */
-    d->ui.waiting_to_start = false;
-    dashboard_put(d, QUEUE_DATABASE, &d->pending);
-}
-
-static void experiment_request(struct dashboard *d, const struct job *j)
-{
-    d->pending = *j;
-    d->pending.run = job_start_experiment;
-    d->ui.waiting_to_start = true;
-    dashboard_start_pending(d);
-}
-
 static void experiment_set_paused(struct dashboard *d, bool paused)
 {
     d->paused_by_hand = paused;
-    if (d->experiment) experiment_pause(d->experiment, paused);
+    background_pause_command(d->background, paused);
 }
 
-/* A stopped process cannot measure its cells, so a running experiment is paused first. */
+/* A stopped process does not read what the experiment reports, so a running one is paused first. */
 static void suspend_request(struct dashboard *d)
 {
     if (!d->screen) return;
     d->suspending = true;
-    if (!dashboard_is_running(d) || d->s->experiment.paused_since_ms) return;
-    experiment_pause(d->experiment, true);
+    if (!snapshot_is_running(d->s) || d->s->experiment.paused_since_ms) return;
+    background_pause_command(d->background, true);
     dashboard_message(d, false, "suspending after this cell; the experiment is paused until fg");
 }
 
 void dashboard_suspend_pending(struct dashboard *d)
 {
-    const bool running = dashboard_is_running(d);
+    const bool running = snapshot_is_running(d->s);
     if (!d->suspending || (running && !d->s->experiment.paused_since_ms)) return;
     d->suspending = false;
     screen_suspend(d->screen);
-    if (running && !d->paused_by_hand) experiment_pause(d->experiment, false);
+    if (running && !d->paused_by_hand) background_pause_command(d->background, false);
 }
 
 /* ---------------------------------------------------------------- side by side */
@@ -116,6 +90,8 @@ static void command_run(struct dashboard *d, const struct effect *e)
         return;
     }
     d->s->command = e->command; /* until the next frame reads it */
+    d->measures = d->s->experiment_starting = words_run(&e->command, "ab");
+    d->from_queue = false;
     command_log(d,
                 &e->command); /* not in the status line, where it would cover the progress of the command */
     d->ui.message[0] = '\0';
@@ -127,6 +103,8 @@ static void command_cancel(struct dashboard *d)
     dashboard_message(d, !signalled,
                       signalled && d->s->tune.running
                           ? "stopping the search: what was measured is stored, r resumes it"
+                      : signalled && snapshot_is_running(d->s)
+                          ? "stopping the experiment; finished blocks are kept, r resumes"
                       : signalled ? "cancelling: what the command has written so far is kept"
                                   : "the command has not started yet: press s again");
 }
@@ -189,20 +167,19 @@ static void screen_requests(struct dashboard *d, unsigned r)
     if (r & REQUEST_REDRAW) screen_redraw(d->screen);
 }
 
+static void load_change(struct dashboard *d, const struct job *j)
+{
+    static const double MORE = 1.25, LESS = 0.8;
+    const double rate_by = j->other_id > 0 ? MORE : j->other_id < 0 ? LESS : 1;
+    if (!background_change_load(d->background, rate_by, j->text[0] ? j->text[0] : ""))
+        dashboard_message(d, true, "the load was not changed: no A/B that can change it is running");
+}
+
 static void measuring_requests(struct dashboard *d, unsigned r, const struct job *j)
 {
-    if (r & REQUEST_START_EXPERIMENT) experiment_request(d, j);
-    if ((r & REQUEST_STOP_EXPERIMENT) && d->experiment) experiment_stop(d->experiment);
     if (r & REQUEST_PAUSE_EXPERIMENT) experiment_set_paused(d, true);
     if (r & REQUEST_CONTINUE_EXPERIMENT) experiment_set_paused(d, false);
-    static const double MORE = 1.25, LESS = 0.8;
-    if ((r & REQUEST_CHANGE_LOAD) && d->experiment)
-        experiment_change_load(d->experiment,
-                               j->other_id > 0   ? MORE
-                               : j->other_id < 0 ? LESS
-                                                 : 1,
-                               j->text[0] ? j->text[0] : "");
-    if (r & REQUEST_RESERVE_PROBE) background_reserve_probe(d->background);
+    if (r & REQUEST_CHANGE_LOAD) load_change(d, j);
     if ((r & REQUEST_STOP_WRITING) && d->write) sidebyside_stop(d->write);
 }
 

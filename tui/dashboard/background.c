@@ -21,7 +21,14 @@ void background_lock(struct background *b)
 
 void background_unlock_if(struct background *b, bool changed)
 {
-    b->version += changed;
+    b->version.running += changed;
+    b->version.facts += changed;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void background_unlock_running(struct background *b)
+{
+    b->version.running++;
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -51,7 +58,6 @@ enum err_code background_open(struct background **out, const char *db_path, stru
 void background_close(struct background *b)
 {
     if (!b) return;
-    experiment_close(b->started);
     sampler_stop(b->sampler);
     pthread_mutex_destroy(&b->lock);
     free(b->loaded);
@@ -82,16 +88,17 @@ void background_log(struct background *b, enum log_level level, const char *fmt,
     va_end(args);
     background_lock(b);
     log_append(b, level, text);
-    background_unlock(b);
+    background_unlock_running(b);
 }
 
-void background_log_event(void *background, const char *kind, const char *text)
+void background_log_event(struct background *b, int64_t unix_ms, const char *kind, const char *text)
 {
-    struct background *b = background;
     background_lock(b);
     log_append(b, LOG_INFO, text);
-    b->known.log[b->known.log_count - 1].disturbed = !strcmp(kind, EVENT_DISCARD);
-    background_unlock(b);
+    struct log_line *l = &b->known.log[b->known.log_count - 1];
+    l->unix_ms = unix_ms;
+    l->disturbed = !strcmp(kind, EVENT_DISCARD);
+    background_unlock_running(b);
 }
 
 void background_announce(struct background *b, bool is_error, const char *fmt, ...)
@@ -105,7 +112,7 @@ void background_announce(struct background *b, bool is_error, const char *fmt, .
     log_append(b, is_error ? LOG_ERROR : LOG_INFO, text);
     text_cut(b->message, sizeof b->message, text);
     b->message_is_error = is_error;
-    background_unlock(b);
+    background_unlock_running(b);
 }
 
 struct known_machine background_machine(struct background *b)
@@ -126,21 +133,24 @@ void background_model(struct background *b, char path[MODEL_PATH])
 
 /* ---------------------------------------------------------------- for the drawing thread */
 
-bool background_refresh(struct background *b, struct snapshot *s, int64_t *seen, bool changed)
+struct known_copied background_refresh(struct background *b, struct snapshot *s, struct known_versions *seen)
 {
-    enum { FROM = offsetof(struct snapshot, machine_known) };
+    enum { RUNNING = offsetof(struct snapshot, command), FACTS = offsetof(struct snapshot, machine_known) };
+    char *to = (char *)s;
+    const char *known = (const char *)&b->known;
     pthread_mutex_lock(&b->lock);
-    const bool copies = changed || *seen != b->version;
-    if (copies) memcpy((char *)s + FROM, (const char *)&b->known + FROM, sizeof *s - FROM);
+    const struct known_copied copied = { seen->running != b->version.running,
+                                         seen->facts != b->version.facts };
+    if (copied.running) memcpy(to + RUNNING, known + RUNNING, FACTS - RUNNING);
+    if (copied.facts) memcpy(to + FACTS, known + FACTS, sizeof *s - FACTS);
     *seen = b->version;
     pthread_mutex_unlock(&b->lock);
-    return copies;
+    return copied;
 }
 
 void background_copy(struct background *b, struct snapshot *s)
 {
-    int64_t seen = 0;
-    background_refresh(b, s, &seen, true);
+    background_refresh(b, s, &(struct known_versions){ -1, -1 });
 }
 
 bool background_take_message(struct background *b, char *text, size_t size, bool *is_error)
@@ -154,19 +164,11 @@ bool background_take_message(struct background *b, char *text, size_t size, bool
     return any;
 }
 
-struct experiment *background_take_started(struct background *b)
-{
-    pthread_mutex_lock(&b->lock);
-    struct experiment *x = b->started;
-    b->started = NULL;
-    pthread_mutex_unlock(&b->lock);
-    return x;
-}
-
-bool background_take_loaded(struct background *b, struct experiment_state *out)
+bool background_take_loaded(struct background *b, struct experiment_state *out, bool *live)
 {
     pthread_mutex_lock(&b->lock);
     struct experiment_state *loaded = b->loaded;
+    if (loaded) *live = b->loaded_live;
     b->loaded = NULL;
     pthread_mutex_unlock(&b->lock);
     if (!loaded) return false;
@@ -175,30 +177,15 @@ bool background_take_loaded(struct background *b, struct experiment_state *out)
     return true;
 }
 
-struct sampler_thread *background_sampler(struct background *b, bool *tried)
+struct sampler_thread *background_sampler(struct background *b)
 {
     pthread_mutex_lock(&b->lock);
     struct sampler_thread *sampler = b->sampler;
-    if (tried) *tried = b->sampler_tried;
     pthread_mutex_unlock(&b->lock);
     return sampler;
 }
 
-/* ---------------------------------------------------------------- reservations */
-
-void background_set_starting(struct background *b)
-{
-    background_lock(b);
-    b->known.experiment_starting = true;
-    background_unlock(b);
-}
-
-void background_reserve_probe(struct background *b)
-{
-    background_lock(b);
-    snprintf(b->known.advice_state, sizeof b->known.advice_state, "about to start");
-    background_unlock(b);
-}
+/* ---------------------------------------------------------------- the running command */
 
 bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j)
 {
@@ -207,22 +194,38 @@ bool background_claim_command(struct background *b, struct jobs *queue, const st
     if (queued) {
         b->known.command = j->command;
         b->known.command_started_ms = clock_unix_ms();
+        b->known.experiment_starting = words_run(&j->command, "ab");
         if (words_run(&j->command, "tune")) tune_watch_begin(&b->known.tune, b->known.command_started_ms);
     }
-    background_unlock(b);
+    background_unlock_running(b);
     return queued;
+}
+
+/* The lock is held. */
+static bool command_interrupt(struct background *b)
+{
+    const int pid = b->command_pid;
+    if (!pid) return false;
+    kill(-pid, SIGINT); /* the process group: the command's workers, too */
+    kill(pid, SIGCONT); /* a paused one has to hear it */
+    b->known.task_cancelled = true;
+    return true;
 }
 
 bool background_cancel_command(struct background *b)
 {
     background_lock(b);
-    const int pid = b->command_pid;
-    if (pid) {
-        kill(-pid, SIGINT); /* the process group: the command's workers, too */
-        b->known.task_cancelled = true;
-    }
-    background_unlock(b);
-    return pid != 0;
+    const bool signalled = command_interrupt(b);
+    background_unlock_running(b);
+    return signalled;
+}
+
+bool background_end_command(struct background *b)
+{
+    background_lock(b);
+    const bool runs = b->known.task_cancelled || command_interrupt(b);
+    background_unlock_running(b);
+    return runs;
 }
 
 void background_want_check(struct background *b, uint64_t hash)

@@ -19,7 +19,7 @@ void job_find_busiest(struct background *b, const struct job *j)
     background_lock(b);
     memcpy(b->known.busy.by, by, sizeof by);
     b->known.busy.by_ms = clock_unix_ms();
-    background_unlock(b);
+    background_unlock_running(b);
 }
 
 /* Looking at all processes costs time, so it is done only on a busy machine, and never while a cell is timed.
@@ -28,7 +28,8 @@ static void request_busiest(struct dashboard *d, int64_t now)
 {
     static const int64_t SCAN_NS = INT64_C(5000000000);
     const struct job j = { .run = job_find_busiest };
-    if (!d->busy.is_busy || snapshot_is_timing(d->s) || d->s->probing || d->s->tune.running) return;
+    if (!d->busy.is_busy || snapshot_is_timing(d->s) || (d->s->command.n && !snapshot_is_running(d->s)))
+        return;
     if (now < d->scan_ns || !jobs_put(d->queue[QUEUE_PROCESSOR], &j)) return;
     d->scan_ns = now + SCAN_NS;
 }
@@ -40,8 +41,9 @@ static void continue_when_quiet(struct dashboard *d)
     const struct effect e = { .requests = REQUEST_CONTINUE_EXPERIMENT,
                               .message = "the machine is quiet: continuing" };
     if (!d->ui.until_quiet) return;
-    if (!dashboard_is_running(d) || !(d->s->experiment.pausing || d->s->experiment.paused_since_ms)) {
-        d->ui.until_quiet = d->ui.until_quiet && dashboard_is_running(d) && d->paused_by_hand;
+    const bool running = snapshot_is_running(d->s);
+    if (!running || !(d->s->experiment.pausing || d->s->experiment.paused_since_ms)) {
+        d->ui.until_quiet = d->ui.until_quiet && running && d->paused_by_hand;
         return;
     }
     if (d->quiet_steps < ENOUGH || !d->s->experiment.paused_since_ms) return;

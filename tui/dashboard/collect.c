@@ -20,7 +20,7 @@ static const int64_t FLUSH_NS = INT64_C(60000000000);
 static void collect_sensors(struct dashboard *d)
 {
     struct snapshot *s = d->s;
-    struct sampler_thread *sampler = background_sampler(d->background, NULL);
+    struct sampler_thread *sampler = background_sampler(d->background);
     if (sampler) s->cores = sampler_latest(sampler, s->sensor, s->core_busy, SNAPSHOT_CORES);
     const int64_t now_ns = clock_ns();
     if (now_ns >= d->series_ns) {
@@ -48,7 +48,7 @@ static void collect_cost(struct dashboard *d)
         c->wall_ns = wall;
         c->cpu_ns = cpu;
     }
-    struct sampler_thread *sampler = background_sampler(d->background, NULL);
+    struct sampler_thread *sampler = background_sampler(d->background);
     d->s->own_cost_ratio = c->ratio + (sampler ? sampler_cost_ratio(sampler) : 0);
 }
 
@@ -84,34 +84,22 @@ static void forget_other_model(struct dashboard *d)
 {
     const bool changed = d->model_shown[0] && strcmp(d->model_shown, d->s->model_path) != 0;
     memcpy(d->model_shown, d->s->model_path, sizeof d->model_shown);
-    if (!changed || dashboard_is_running(d)) return;
-    experiment_close(d->experiment);
-    d->experiment = NULL;
-    d->s->experiment_known = d->was_running = false;
+    if (!changed || snapshot_is_running(d->s)) return;
+    d->s->experiment_known = d->s->experiment_live = false;
     memset(&d->s->experiment, 0, sizeof d->s->experiment);
     d->s->decode.n = d->s->prefill.n = 0;
 }
 
 static void collect_experiment(struct dashboard *d)
 {
+    struct snapshot *s = d->s;
     forget_other_model(d);
-    struct experiment *started = background_take_started(d->background);
-    if (started) {
-        experiment_close(d->experiment); /* it has finished: a second start is refused otherwise */
-        d->experiment = started;
-        d->was_running = true;
-        d->s->decode.n = d->s->prefill.n = 0;
-    }
-    const bool loaded = background_take_loaded(d->background, &d->s->experiment);
-    if (d->experiment && (dashboard_is_running(d) || d->was_running || started)) {
-        experiment_state(d->experiment, &d->s->experiment);
-        d->s->experiment_known = true;
-    } else if (loaded) {
-        d->s->experiment_known = true;
-        experiment_close(d->experiment);
-        d->experiment = NULL;
-    }
-    d->s->experiment_live = d->experiment != NULL;
+    const bool was_running = snapshot_is_running(s);
+    const int64_t before = s->experiment.run_id;
+    if (!background_take_loaded(d->background, &s->experiment, &s->experiment_live)) return;
+    s->experiment_known = true;
+    if (snapshot_is_running(s) && !(was_running && (!before || before == s->experiment.run_id)))
+        s->decode.n = s->prefill.n = 0; /* another one begins */
 }
 
 /* Request the roofline limits of the arms: once per run, and again when the machine was measured anew. */
@@ -134,8 +122,9 @@ static void follow_running(struct dashboard *d)
 {
     static const int64_t AGAIN_NS = INT64_C(3000000000);
     const struct snapshot *s = d->s;
-    const int64_t id = dashboard_is_running(d) ? s->experiment.run_id : s->tune.running ? s->tune.run_id : 0;
-    bool others = s->command.n > 0;
+    const bool measures = snapshot_is_running(s);
+    const int64_t id = measures ? s->experiment.run_id : s->tune.running ? s->tune.run_id : 0;
+    bool others = s->command.n > 0 && !measures;
     for (int i = 0; i < s->run_count; i++)
         others |= !strcmp(s->run[i].state, "running") && s->run[i].id != id;
     const bool again = others && clock_ns() >= d->runs_ns;
@@ -147,28 +136,12 @@ static void follow_running(struct dashboard *d)
     d->runs_ns = clock_ns() + AGAIN_NS;
 }
 
-/* When an experiment has ended: read the history again and show the verdict. */
-static void announce_end(struct dashboard *d)
-{
-    const struct experiment_state *x = &d->s->experiment;
-    const bool running = dashboard_is_running(d);
-    if (d->was_running && !running) {
-        const struct mark m = verdict_mark(x->verdict);
-        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_history });
-        if (x->phase == PHASE_DONE)
-            dashboard_message(d, false, "run %lld done: %s %s", (long long)x->run_id, m.glyph, m.word);
-        else if (x->phase == PHASE_FAILED)
-            background_announce(d->background, true, "A/B failed: %s", x->error);
-    }
-    d->was_running = running;
-}
-
 /* ---------------------------------------------------------------- a load or a server that runs */
 
 static void collect_load_source(struct dashboard *d)
 {
     struct snapshot *s = d->s;
-    const bool runs = dashboard_is_running(d) && s->experiment.live_known;
+    const bool runs = snapshot_is_running(s) && s->experiment.live_known;
     s->load_source = runs ? LOAD_OF_EXPERIMENT : s->server.url[0] ? LOAD_OF_SERVER : LOAD_OF_NONE;
     if (s->load_source != LOAD_OF_SERVER || clock_ns() < d->server_ns || !jobs_idle(d->queue[QUEUE_NETWORK]))
         return;
@@ -300,7 +273,7 @@ static void fit_page(struct dashboard *d)
 static void flush_spool(struct dashboard *d)
 {
     if (d->s->spool_count <= 0 || clock_ns() < d->flush_ns) return;
-    if (dashboard_is_running(d) || d->options->read_only) return;
+    if (snapshot_is_running(d->s) || d->options->read_only) return;
     d->flush_ns = clock_ns() + FLUSH_NS;
     const struct job flush = { .run = job_flush_spool, .text = { d->ui.push_url } };
     jobs_put(d->queue[QUEUE_NETWORK], &flush);
@@ -311,10 +284,9 @@ void dashboard_collect(struct dashboard *d)
     struct snapshot *s = d->s;
     char text[256];
     bool is_error;
-    d->known_changed |= d->page_width && d->page_width != page_width(d);
-    const bool copied = background_refresh(d->background, s, &d->known_version, d->known_changed);
-    d->known_changed = false;
-    if (copied) d->page_width = 0;
+    if (d->page_width && d->page_width != page_width(d)) d->known.facts = -1; /* with the page as it came */
+    const struct known_copied copied = background_refresh(d->background, s, &d->known);
+    if (copied.facts) d->page_width = 0;
     const int64_t now_ms = clock_unix_ms();
     if (now_ms < s->unix_ms) d->ui.message_until_ms -= s->unix_ms - now_ms; /* the clock was set back */
     s->unix_ms = now_ms;
@@ -326,20 +298,18 @@ void dashboard_collect(struct dashboard *d)
     collect_sensors(d);
     dashboard_watch_busy(d);
     collect_cost(d);
-    if (copied) collect_events(s);
-    if (copied && d->screen)
+    if (copied.running) collect_events(s);
+    if (copied.running && d->screen)
         snapshot_fold_log(s); /* as lines (--linear), each message is printed when it comes */
     follow_running(d);
-    announce_end(d);
     request_limits(d);
-    dashboard_start_pending(d);
     dashboard_start_queued(d);
     queue_publish(d, s);
     dashboard_suspend_pending(d);
     if (background_take_message(d->background, text, sizeof text, &is_error)) {
         dashboard_message(d, is_error, "%s", text);
         /* How something ended stays until the next key, unless it would cover the progress of what runs. */
-        if (!s->command.n && !snapshot_is_running(s)) d->ui.message_until_ms = INT64_MAX;
+        if (!s->command.n) d->ui.message_until_ms = INT64_MAX;
     }
     flush_spool(d);
     open_new_page(d);

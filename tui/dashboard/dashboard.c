@@ -59,6 +59,8 @@ static void ui_open(struct ui *ui, const struct dashboard_options *o)
     ui->command_count = o->command_count;
     ui->default_workload = o->workload;
     ui->db_path = o->db_path;
+    ui->push_user = getenv("QDYNO_PUSH_USER");
+    ui->push_ca = getenv("QDYNO_PUSH_CA");
     for (int i = 0; i < JOB_ARMS; i++) ui->default_arm[i] = o->arms[i];
     if (o->server) ui->view = VIEW_LOAD;
     if (o->push_url) str_put(ui->push_url, sizeof ui->push_url, o->push_url);
@@ -74,7 +76,7 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     if (!d->s) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
     d->s->own_cost_ratio = NAN;
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) d->s->sensor[i] = NAN;
-    d->known_changed = true;
+    d->known = (struct known_versions){ -1, -1 };
     ui_open(&d->ui, o);
     if ((rc = preferences_open(d, why))) return rc;
     if ((rc = background_open(&d->background, o->db_path, why))) return rc;
@@ -98,6 +100,15 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     return ERR_OK;
 }
 
+/* On the shell, after the screen has been closed. */
+static void shell_say(struct str *text)
+{
+    char *safe = sink_text(SINK_TERMINAL, str_text(text));
+    fputs(safe ? safe : "", stderr);
+    free(safe);
+    str_free(text);
+}
+
 /* Name what was dropped with the queue, so that it can be run from the shell. */
 static void queue_dropped(const struct dashboard *d)
 {
@@ -109,10 +120,23 @@ static void queue_dropped(const struct dashboard *d)
         command_print(&text, &d->ui, &d->waiting[i].effect.command);
         str_append(&text, "\n");
     }
-    char *safe = sink_text(SINK_TERMINAL, str_text(&text));
-    fputs(safe ? safe : "", stderr);
-    free(safe);
-    str_free(&text);
+    shell_say(&text);
+}
+
+/* Say how the A/B that was stopped can go on. */
+static void run_left(struct dashboard *d)
+{
+    const struct experiment_state *s = &d->s->experiment;
+    struct words command = { .arena = &d->ui.texts };
+    struct str text = { 0 };
+    const bool live = d->s->experiment_live;
+    background_take_loaded(d->background, &d->s->experiment, &d->s->experiment_live);
+    if (!live || !s->run_id || s->phase == PHASE_DONE || s->phase == PHASE_FAILED) return;
+    resume_command(&command, &d->ui, s->run_id);
+    str_printf(&text, "run %lld was stopped; this continues it:\n  ", (long long)s->run_id);
+    command_print(&text, &d->ui, &command);
+    str_append(&text, "\n");
+    shell_say(&text);
 }
 
 static void dashboard_close(struct dashboard *d)
@@ -121,14 +145,13 @@ static void dashboard_close(struct dashboard *d)
      * it ends with this process (process_spawn). */
     enum { LEAVE_MS = 300, LEAVE_COMMAND_MS = 8000 };
     bool done = true;
-    if (d->experiment) experiment_stop(d->experiment);
     if (d->write) sidebyside_stop(d->write);
     screen_close(d->screen);
     queue_dropped(d);
-    const bool cancelled = d->background && background_cancel_command(d->background);
+    const bool cancelled = d->background && background_end_command(d->background);
     const int leave_ms = cancelled ? LEAVE_COMMAND_MS : LEAVE_MS;
     for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;
-    experiment_close(d->experiment);
+    if (done && d->background) run_left(d);
     sidebyside_close(d->write);
     if (done) { /* otherwise a job still uses them until the process ends */
         background_close(d->background);

@@ -1,9 +1,9 @@
 /* tui/dashboard/effect.h - what an action asks the dashboard to do. Internal to the dashboard.
  *
  * An action (actions.h) reads the snapshot, changes the ui, and returns an effect for everything else: a
- * message, a background job, a command, or a request such as "stop the experiment". effect_apply() in apply.c
- * is the only place that carries effects out, so actions can be tested without threads, a terminal or a
- * database. */
+ * message, a background job, a command, or a request such as "pause the experiment". effect_apply() in
+ * apply.c is the only place that carries effects out, so actions can be tested without threads, a terminal or
+ * a database. */
 #ifndef QDYNO_TUI_EFFECT_H
 #define QDYNO_TUI_EFFECT_H
 
@@ -17,13 +17,10 @@ enum effect_request {
     REQUEST_SET_MOUSE = 1 << 3, /* make the terminal follow ui.mouse */
     REQUEST_NEXT_THEME = 1 << 4,
     REQUEST_SAVE_PREFERENCES = 1 << 5,
-    REQUEST_START_EXPERIMENT = 1 << 6, /* `job` starts it, once nothing else is being measured */
-    REQUEST_STOP_EXPERIMENT = 1 << 7,
     REQUEST_PAUSE_EXPERIMENT = 1 << 8,
     REQUEST_CONTINUE_EXPERIMENT = 1 << 9,
     REQUEST_START_WRITING = 1 << 10, /* side by side: `writing` */
     REQUEST_STOP_WRITING = 1 << 11,
-    REQUEST_RESERVE_PROBE = 1 << 12, /* no A/B may start before the advice job has measured the machine */
     REQUEST_CANCEL_COMMAND = 1 << 13,
     REQUEST_MOVE_QUEUED = 1 << 18,    /* job.id: which; job.other_id: rows down */
     REQUEST_REMOVE_QUEUED = 1 << 19,  /* job.id */

@@ -48,7 +48,7 @@ static struct effect confirm_quit_key(struct ui *ui, const struct snapshot *s, i
 {
     ui->confirm_quit = false;
     if (key != 'y' && key != 'Y' && key != UI_KEY_ENTER) return effect_none();
-    struct effect e = effect_request(REQUEST_STOP_EXPERIMENT | REQUEST_QUIT);
+    struct effect e = effect_request(REQUEST_QUIT); /* stops what runs */
     if (snapshot_is_running(s)) snprintf(e.message, sizeof e.message, "stopping the experiment");
     return e;
 }

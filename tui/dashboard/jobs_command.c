@@ -4,9 +4,12 @@
  * Cancelling sends SIGINT, as Ctrl-C would: what a command keeps then, it keeps here. */
 #include "tui/dashboard/background.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "advisor/advise/advise.h"
 #include "base/cut/cut.h"
@@ -16,7 +19,8 @@ struct running_command {
     struct background *b;
     struct text_page *page; /* its output */
     char last[400];         /* its last line: after an error this is the message */
-    bool reads;             /* it only shows something, beside what else runs */
+    bool reads;             /* it runs beside what else runs */
+    struct ab_watch ab;     /* the A/B that it measures */
 };
 
 static void publish_progress(struct background *b, const struct task_progress *at, const json_t *tune)
@@ -29,7 +33,7 @@ static void publish_progress(struct background *b, const struct task_progress *a
         t->share = at->done;
         t->left_s = at->left_s;
     }
-    background_unlock(b);
+    background_unlock_running(b);
 }
 
 static void command_on_line(void *ctx, const char *text)
@@ -39,7 +43,9 @@ static void command_on_line(void *ctx, const char *text)
     json_t *o = progress_line_parse(text);
     if (o) {
         task_progress_read(&at, o);
+        const json_t *ab = json_object_get(o, "ab");
         if (!r->reads) publish_progress(r->b, &at, json_object_get(o, "tune"));
+        if (!r->reads && ab) ab_watch_line(r->b, &r->ab, ab);
         json_decref(o);
         return;
     }
@@ -55,7 +61,7 @@ static void command_on_start(void *ctx, int pid)
     if (r->reads) return;
     background_lock(r->b);
     r->b->command_pid = pid;
-    background_unlock(r->b);
+    background_unlock_if(r->b, false);
 }
 
 /* True for the exit statuses of a verdict other than success: 1 worse, 2 inconclusive, 3 invalid. The command
@@ -80,11 +86,16 @@ static void command_announce_end(const struct running_command *r, const struct w
     struct background *b = r->b;
     char whole[PATH_MAX], sentence[TUNE_SENTENCE];
     const char *made = status ? NULL : words_made(command), *name = words_at(command, 1);
-    if (!status && words_run(command, "apply"))
+    if (r->ab.known && words_run(command, "ab"))
+        ab_watch_announce(b, &r->ab);
+    else if (!status && words_run(command, "apply"))
         background_announce(b, false, "%s",
                             words_have(command, "--undo")
                                 ? "the previous configuration is in use again; press o for the output"
                                 : "applied; press u to undo, o for the output");
+    else if (!status && words_run(command, "advise"))
+        background_announce(b, false,
+                            "the machine has been measured: 3 shows the advice, o the output of the command");
     else if (made && words_run(command, "quantize"))
         background_announce(b, false, "%s has been written: 6 then ! measures its quality, m loads it",
                             path_file_name(made));
@@ -153,9 +164,14 @@ static void written_note(struct background *b, const struct words *command)
 }
 
 /* Publish that no command runs; `last` is what it wrote last. Returns whether it was cancelled. */
-static bool command_clear(struct background *b, const char *last)
+static bool command_clear(struct background *b, struct ab_watch *ab, const char *last)
 {
     background_lock(b);
+    const bool cancelled = b->known.task_cancelled;
+    background_unlock_if(b, false);
+    ab_watch_end(b, ab, cancelled, last);
+    background_lock(b);
+    ab_watch_publish(b, ab);
     struct tune_watch *t = &b->known.tune;
     if (t->running && !t->ended)
         text_cut(
@@ -164,23 +180,35 @@ static bool command_clear(struct background *b, const char *last)
                 ? last
                 : "the process of the search was ended before it had a result; what was measured is stored");
     t->running = false;
-    const bool cancelled = b->known.task_cancelled;
-    b->command_pid = 0;
     b->known.command = (struct words){ .n = 0 };
-    b->known.task_known = b->known.task_cancelled = false;
-    background_unlock(b);
+    b->known.task_known = b->known.task_cancelled = b->known.experiment_starting = false;
+    background_unlock_running(b);
     return cancelled;
 }
+
+static const char CHANGES_FLAG[] = "--load-changes=/dev/fd/3"; /* PROCESS_CHANNEL_FD */
 
 /* What starts: the words, and what this dashboard adds to every command. */
 static const char **child_argv(const struct words *command, const char *db_path)
 {
-    const char *const added[] = { "--progress=json", db_path ? "--db" : NULL, db_path, NULL };
-    const char **argv = malloc(((size_t)command->n + COUNT_OF(added)) * sizeof *argv);
+    const bool changes = words_run(command, "ab");
+    const char *const added[] = { "--progress=json", changes ? CHANGES_FLAG : NULL, db_path ? "--db" : NULL,
+                                  db_path };
+    const char **argv = malloc(((size_t)command->n + COUNT_OF(added) + 1) * sizeof *argv);
     if (!argv) return NULL;
-    memcpy(argv, command->argv, (size_t)command->n * sizeof *argv);
-    memcpy(argv + command->n, added, sizeof added);
+    int n = command->n;
+    memcpy(argv, command->argv, (size_t)n * sizeof *argv);
+    for (size_t i = 0; i < COUNT_OF(added); i++)
+        if (added[i]) argv[n++] = added[i];
+    argv[n] = NULL;
     return argv;
+}
+
+static void changes_set(struct background *b, int fd)
+{
+    background_lock(b);
+    b->changes_fd = fd;
+    background_unlock_if(b, false);
 }
 
 /* Run the words of the job until they end. */
@@ -188,11 +216,20 @@ static enum err_code command_run(struct running_command *r, const struct words *
                                  struct err *why)
 {
     const char **argv = child_argv(command, r->b->db_path);
-    const struct shell_run run = {
-        .argv = (char *const *)argv, .line = command_on_line, .started = command_on_start, .ctx = r
-    };
-    const enum err_code rc = r->page && argv ? shell_run(&run, status, why)
-                                             : err_set(why, ERR_NOMEM, "not enough memory for a command");
+    int ends[2] = { 0, 0 };
+    enum err_code rc = r->page && argv ? ERR_OK : err_set(why, ERR_NOMEM, "not enough memory for a command");
+    if (!rc && words_run(command, "ab") && pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        rc = err_set(why, err_of_errno(errno), "cannot make a pipe: %s", strerror(errno));
+    const struct shell_run run = { .argv = (char *const *)argv,
+                                   .channel_fd = ends[0],
+                                   .line = command_on_line,
+                                   .started = command_on_start,
+                                   .ctx = r };
+    if (ends[1]) changes_set(r->b, ends[1]);
+    if (!rc) rc = shell_run(&run, status, why);
+    if (ends[1]) changes_set(r->b, 0);
+    for (int i = 0; i < 2; i++)
+        if (ends[i]) close(ends[i]);
     free(argv);
     return rc;
 }
@@ -204,7 +241,7 @@ void job_run_command(struct background *b, const struct job *j)
     struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page) };
     const enum err_code rc = command_run(&r, &j->command, &status, &why);
     if (!rc && !status) written_note(b, &j->command);
-    const bool cancelled = command_clear(b, rc ? why.message : r.last);
+    const bool cancelled = command_clear(b, &r.ab, rc ? why.message : r.last);
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {
@@ -213,24 +250,36 @@ void job_run_command(struct background *b, const struct job *j)
         background_publish_page(b, r.page);
         command_announce_end(&r, &j->command, status, cancelled);
     }
+    ab_watch_close(&r.ab);
     free(r.page);
     background_read_applied(b); /* tune and apply change it */
     job_read_history(b, j);
+    const char *advised = !rc && !status && words_run(&j->command, "advise") ? words_value(&j->command, "-m")
+                                                                             : NULL;
+    if (advised) job_advise(b, &(struct job){ .text = { advised } });
+}
+
+enum err_code background_run_beside(struct background *b, struct text_page *page, const struct words *command,
+                                    int *status, struct err *why)
+{
+    struct running_command r = { .b = b, .page = page, .reads = true };
+    return command_run(&r, command, status, why);
 }
 
 void job_read_command(struct background *b, const struct job *j)
 {
     int status = 0;
     struct err why = { 0 };
-    struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page), .reads = true };
-    enum err_code rc = command_run(&r, &j->command, &status, &why);
-    if (!rc && status && !status_is_verdict(status)) rc = err_set(&why, ERR_IO, "%s", r.last);
+    struct text_page *page = calloc(1, sizeof *page);
+    enum err_code rc = background_run_beside(b, page, &j->command, &status, &why);
+    if (!rc && status && !status_is_verdict(status))
+        rc = err_set(&why, ERR_IO, "%s", page->count ? page->line[page->count - 1].text : "");
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {
-        text_cut(r.page->title, sizeof r.page->title, j->text[0]);
-        r.page->opens = true;
-        background_publish_page(b, r.page);
+        text_cut(page->title, sizeof page->title, j->text[0]);
+        page->opens = true;
+        background_publish_page(b, page);
     }
-    free(r.page);
+    free(page);
 }

@@ -1,9 +1,6 @@
-/* tui/dashboard/jobs_database.c - jobs that read and write runs: the history, one run, and starting an
- * experiment. */
+/* tui/dashboard/jobs_database.c - jobs that read and write runs: the history, and one run. */
 #include "tui/dashboard/background.h"
 
-#include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,71 +186,9 @@ void job_load_run(struct background *b, const struct job *j)
                              : err_set(&why, ERR_NOMEM, "not enough memory for the run");
     if (rc == ERR_OK) rc = experiment_load(state, d, j->id, &why);
     db_close(d);
-    if (rc) {
+    if (rc)
         background_announce(b, true, "run %lld: %s", (long long)j->id, why.message);
-        free(state);
-        return;
-    }
-    background_lock(b);
-    free(b->loaded);
-    b->loaded = state;
-    background_unlock(b);
-}
-
-/* The path of the text for the quality measurement: "yes" is the one of the model of arm A. */
-static enum err_code start_quality_text(struct experiment_spec *spec, const char *db_path, const char *text,
-                                        struct err *why)
-{
-    struct db *d = NULL;
-    const char *own = config_text(&spec->config[0], KNOB_MODEL);
-    if (!*text) return ERR_OK;
-    if (strcmp(text, "yes")) {
-        char path[PATH_MAX];
-        if (str_put(spec->quality_file, sizeof spec->quality_file, form_path(text, path, sizeof path)))
-            return ERR_OK;
-        return err_set(why, ERR_USAGE, "the path of the text can have %d bytes: use a shorter one",
-                       (int)sizeof spec->quality_file - 1);
-    }
-    enum err_code rc = db_open(&d, db_path, why);
-    if (!rc)
-        rc = quality_text_path(spec->quality_file, sizeof spec->quality_file, d, *own ? own : spec->model,
-                               why);
-    db_close(d);
-    return rc;
-}
-
-/* A job, because opening the database may have to wait for another qdyno process. */
-void job_start_experiment(struct background *b, const struct job *j)
-{
-    struct err why = { 0 };
-    struct experiment *x = NULL;
-    struct experiment_spec spec = *j->experiment;
-    struct quality_context ignored; /* the result shows the length of its windows */
-    const struct known_machine k = background_machine(b);
-    struct sampler_thread *sampler = background_sampler(b, NULL);
-    enum err_code rc = k.machine_known
-                           ? ERR_OK
-                           : err_set(&why, ERR_ABSENT,
-                                     "the machine could not be detected; the log (key 9) says why");
-    if (rc == ERR_OK && !spec.resume_id) {
-        spec.quality_chunks = QUALITY_CHUNKS;
-        spec.quality_least = QUALITY_LEAST;
-        rc = start_quality_text(&spec, b->db_path, j->text[0], &why);
-        if (!rc) experiment_quality_follow(&ignored, &spec, false);
-        if (!rc) rc = experiment_check(&spec, &why);
-    }
-    struct experiment_deps deps = {
-        .db_path = b->db_path,
-        .sampler = sampler,
-        .machine = &k.machine,
-        .log = &b->log,
-        .on_event = background_log_event,
-        .event_ctx = b,
-    };
-    if (rc == ERR_OK) rc = experiment_start(&x, &spec, &deps, &why);
-    if (rc) background_announce(b, true, "A/B: %s", why.message);
-    background_lock(b);
-    b->started = x;
-    b->known.experiment_starting = false;
-    background_unlock(b);
+    else
+        background_publish_run(b, state, false);
+    free(state);
 }

@@ -43,7 +43,6 @@ void job_detect_machine(struct background *b, const struct job *j)
         background_log(b, LOG_WARN, "sensors: %s", why.message);
     background_lock(b);
     b->sampler = sampler;
-    b->sampler_tried = true;
     background_unlock(b);
 }
 
@@ -104,69 +103,6 @@ void job_read_model(struct background *b, const struct job *j)
 
 /* ---------------------------------------------------------------- advice */
 
-static void advice_set_state(struct background *b, const char *text, bool probing)
-{
-    background_lock(b);
-    snprintf(b->known.advice_state, sizeof b->known.advice_state, "%s", text);
-    b->known.probing = probing;
-    background_unlock(b);
-}
-
-static void probe_progress(void *ctx, const char *what, double done)
-{
-    char text[96];
-    text_cutf(text, sizeof text, "measuring this machine: %s, %.0f %%", what, done * 100);
-    advice_set_state(ctx, text, true);
-}
-
-/* Mean share of the CPUs used by other programs since `from_ns`; NAN when unknown. */
-static double other_programs_busy(struct background *b, int64_t from_ns)
-{
-    enum { MOST = 512 };
-    struct sampler_thread *sampler = background_sampler(b, NULL);
-    struct sample *window = sampler ? malloc(MOST * sizeof *window) : NULL;
-    int n = window ? sampler_window(sampler, from_ns, clock_ns(), window, MOST) : 0, known = 0;
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        double v = window[i].value[METRIC_OTHERS_BUSY];
-        if (isnan(v)) continue;
-        sum += v;
-        known++;
-    }
-    free(window);
-    return known ? sum / known : NAN;
-}
-
-static enum err_code advice_probe(struct background *b, const struct machine *m, struct machine_ceilings *c,
-                                  struct err *why)
-{
-    uint32_t isa;
-    enum err_code rc = isa_usable(&isa, why);
-    if (rc) return rc;
-    int64_t from = clock_ns();
-    advice_set_state(b, "measuring this machine", true);
-    rc = machine_probe(c, isa, 0, probe_progress, b, why);
-    if (rc) return rc;
-    struct err unsaved;
-    double others = other_programs_busy(b, from);
-    /* Limits measured while other programs ran are too low and would spoil later predictions: they are used
-     * now but not stored. */
-    if (others > 0.1)
-        background_log(
-            b, LOG_WARN,
-            "the measured limits are too low, because other programs used %.0f %% of the CPUs; not stored",
-            others * 100);
-    else if (ceilings_save(c, m->id, &unsaved))
-        background_log(b, LOG_WARN, "the measured limits could not be stored: %s", unsaved.message);
-    background_lock(b);
-    b->known.ceilings = *c;
-    b->known.ceilings_known = true;
-    background_unlock(b);
-    background_log(b, LOG_INFO, "limits measured: reads %.1f GB/s with %d threads", c->read_bytes_s_all / 1e9,
-                   c->threads_all);
-    return ERR_OK;
-}
-
 /* What earlier runs say about the model on this machine. */
 struct past {
     struct correction *correction;
@@ -226,13 +162,17 @@ void job_advise(struct background *b, const struct job *j)
     struct err why = { 0 };
     struct advice *list = NULL;
     int n = 0;
-    struct known_machine k = background_machine(b);
-    enum err_code rc = k.machine_known
-                           ? ERR_OK
-                           : err_set(&why, ERR_ABSENT,
-                                     "the machine could not be detected; the log (key 9) says why");
-    if (rc == ERR_OK && !k.ceilings_known) rc = advice_probe(b, &k.machine, &k.ceilings, &why);
-    advice_set_state(b, "computing advice", false);
+    background_read_limits(b);
+    const struct known_machine k = background_machine(b);
+    enum err_code rc =
+        k.machine_known && k.ceilings_known ? ERR_OK
+        : k.machine_known
+            ? err_set(&why, ERR_ABSENT,
+                      "the limits of this machine are not stored: o shows what the command advises")
+            : err_set(&why, ERR_ABSENT, "the machine could not be detected; the log (key 9) says why");
+    background_lock(b);
+    snprintf(b->known.advice_state, sizeof b->known.advice_state, "computing advice");
+    background_unlock(b);
     if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &k, &why);
     background_lock(b);
     struct snapshot *s = &b->known;
@@ -244,7 +184,6 @@ void job_advise(struct background *b, const struct job *j)
                  : n == 0 ? "no configuration fits this machine"
                           : "");
     s->advice_state[0] = '\0';
-    s->probing = false;
     background_unlock(b);
     free(list);
     if (rc) background_announce(b, true, "advice: %s", why.message);

@@ -46,7 +46,7 @@ void job_read_server(struct background *b, const struct job *j)
     snprintf(w.error, sizeof w.error, "%s", rc ? why.message : "");
     background_lock(b);
     b->known.server = w;
-    background_unlock(b);
+    background_unlock_running(b);
     if (rc && was_well) background_log(b, LOG_WARN, "%s", why.message);
     if (!rc && !was_well) background_log(b, LOG_INFO, "the server answers again");
 }

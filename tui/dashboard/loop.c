@@ -35,6 +35,15 @@ static void loop_click(struct dashboard *d, struct hit hit)
     effect_apply(d, &e);
 }
 
+/* Whether the loop goes on. A running experiment is stopped before it ends. */
+static bool loop_goes_on(struct dashboard *d)
+{
+    if (!d->leaving) return true;
+    const bool measures = snapshot_is_running(d->s) || d->s->experiment_starting;
+    if (measures) background_end_command(d->background);
+    return measures;
+}
+
 /* ---------------------------------------------------------------- on a terminal */
 
 static enum err_code frame_draw(struct dashboard *d, struct grid *g, struct err *why)
@@ -57,7 +66,7 @@ enum err_code loop_terminal(struct dashboard *d, struct err *why)
     enum { BURST = 256 }; /* keys per frame: pasted text is one frame */
     struct grid g = { 0 };
     enum err_code rc = ERR_OK;
-    while (!(d->leaving && !dashboard_is_running(d))) {
+    while (loop_goes_on(d)) {
         if ((rc = frame_draw(d, &g, why))) break;
         int key = 0;
         enum screen_event event = screen_wait(
@@ -151,20 +160,16 @@ enum err_code loop_linear(struct dashboard *d, struct err *why)
     struct str out = { 0 }, pending = { 0 };
     enum err_code rc = ERR_OK;
     bool open = true;
-    while (!rc && !(d->leaving && !dashboard_is_running(d))) {
+    while (!rc && loop_goes_on(d)) {
         dashboard_collect(d);
         rc = linear_write(d, &reported, &out, why);
         if (open)
             open = linear_read(d, &pending, &out);
         else
             clock_sleep_ns(LINEAR_MS * 1000000LL);
-        const bool waiting = d->ui.waiting_to_start || d->s->experiment_starting || d->waiting_count ||
-                             (d->from_queue && d->s->command.n);
-        if (!open && !waiting && !dashboard_is_running(d)) d->leaving = true;
-        if (d->options->interrupted && *d->options->interrupted) {
-            if (d->experiment) experiment_stop(d->experiment);
-            d->leaving = true;
-        }
+        const bool works = !jobs_idle(d->queue[QUEUE_COMMAND]) && (d->from_queue || d->measures);
+        if (!open && !works && !d->waiting_count) d->leaving = true;
+        if (d->options->interrupted && *d->options->interrupted) d->leaving = true;
     }
     if (!rc) {
         dashboard_collect(d);

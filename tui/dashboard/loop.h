@@ -33,23 +33,19 @@ struct dashboard {
     struct snapshot *s;    /* of this frame */
     struct ui ui;
     struct theme theme;
-    char theme_name[PATH_MAX];     /* name or absolute path */
-    struct experiment *experiment; /* running, or the last one that ran here; NULL */
-    struct job pending;            /* starts an experiment when ui.waiting_to_start and nothing is measured */
-    bool was_running;              /* in the last frame */
-    int64_t running_id;            /* what ran when the history was read last; 0: nothing */
-    int64_t runs_ns;               /* when to read the history again, on clock_ns */
-    bool paused_by_hand;           /* not by Ctrl-Z */
-    struct sidebyside *write;      /* running, or the last one; NULL */
-    enum load_source traffic_of;   /* the source of the last values, */
-    double traffic_s;              /* and when they were counted: seconds after its start */
+    char theme_name[PATH_MAX];   /* name or absolute path */
+    int64_t running_id;          /* what ran when the history was read last; 0: nothing */
+    int64_t runs_ns;             /* when to read the history again, on clock_ns */
+    bool paused_by_hand;         /* not by Ctrl-Z */
+    struct sidebyside *write;    /* running, or the last one; NULL */
+    enum load_source traffic_of; /* the source of the last values, */
+    double traffic_s;            /* and when they were counted: seconds after its start */
     int64_t traffic_arrived, traffic_tokens;
-    int64_t server_ns;     /* when to read the server again, on clock_ns */
-    int64_t series_ns;     /* when the series grow again, on clock_ns */
-    int64_t flush_ns;      /* when to flush the spool again, on clock_ns */
-    int64_t known_version; /* of what jobs know, as the snapshot has it */
-    bool known_changed;    /* copy it again: the snapshot has none of it yet, or a page of another width */
-    int page_width;        /* columns that the page of the snapshot is laid out for; 0: it is not */
+    int64_t server_ns;           /* when to read the server again, on clock_ns */
+    int64_t series_ns;           /* when the series grow again, on clock_ns */
+    int64_t flush_ns;            /* when to flush the spool again, on clock_ns */
+    struct known_versions known; /* of what jobs know, as the snapshot has it; -1: copy it again */
+    int page_width;              /* columns that the page of the snapshot is laid out for; 0: it is not */
     struct busy_state busy;
     int64_t busy_ns, scan_ns; /* when to look at load and at programs again, on clock_ns */
     int quiet_steps;          /* in a row */
@@ -65,6 +61,7 @@ struct dashboard {
     } waiting[QUEUED_JOBS], removed; /* removed: the last one taken out by hand, id 0: none */
     int waiting_count, removed_at;
     bool from_queue; /* what runs came from the queue */
+    bool measures;   /* what runs is an A/B */
     int64_t waiting_id;
 };
 
@@ -76,10 +73,9 @@ void dashboard_watch_busy(struct dashboard *d);
 
 /* Carry out an effect. */
 void effect_apply(struct dashboard *d, const struct effect *e);
-/* Start a waiting experiment, or suspend, once that is possible. Called every frame. */
-void dashboard_start_pending(struct dashboard *d);
 /* Start the next job of the queue, if nothing runs. Called every frame. */
 void dashboard_start_queued(struct dashboard *d);
+/* Suspend, once that is possible. Called every frame. */
 void dashboard_suspend_pending(struct dashboard *d);
 void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -88,7 +84,5 @@ void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
 enum err_code loop_terminal(struct dashboard *d, struct err *why);
 enum err_code loop_linear(struct dashboard *d, struct err *why);
 enum err_code loop_frames(struct dashboard *d, struct err *why);
-
-bool dashboard_is_running(const struct dashboard *d); /* an experiment of this process */
 
 #endif

@@ -1,10 +1,8 @@
-/* tui/dashboard/queue.c - the queue: experiments and commands that were started while something else ran.
+/* tui/dashboard/queue.c - the queue: commands that were started while something else ran.
  * They start one after the other, because two at once would disturb each other's measurements. */
 #include <string.h>
 
 #include "tui/dashboard/queue.h"
-
-static const unsigned STARTS = REQUEST_RUN_COMMAND | REQUEST_START_EXPERIMENT;
 
 static struct queued_job job_of(const struct waiting *w)
 {
@@ -13,18 +11,16 @@ static struct queued_job job_of(const struct waiting *w)
 
 bool queue_takes(struct dashboard *d, const struct effect *e)
 {
-    if (!(e->requests & STARTS) || d->waiting_count == QUEUED_JOBS) return false;
-    const char *first = jobs_wait_for(&d->ui, d->s);
-    const bool probes = (e->requests & REQUEST_RUN_COMMAND) && d->s->probing;
-    if (!*first && !probes) return false;
+    if (!(e->requests & REQUEST_RUN_COMMAND) || d->waiting_count == QUEUED_JOBS) return false;
+    const char *first = jobs_wait_for(d->s);
+    if (!*first) return false;
     struct waiting *w = &d->waiting[d->waiting_count++];
     *w = (struct waiting){ ++d->waiting_id, clock_unix_ms(), *e };
     w->effect.message[0] = '\0';
     char line[LIST_CELL];
     background_log(d->background, LOG_INFO, "queued as number %d: %s", d->waiting_count,
                    command_shown(&d->ui, &e->command, line, sizeof line));
-    dashboard_message(d, false, "queued as number %d, after %s: & shows the queue", d->waiting_count,
-                      *first ? first : "the measurement of the machine");
+    dashboard_message(d, false, "queued as number %d, after %s: & shows the queue", d->waiting_count, first);
     return true;
 }
 
@@ -87,8 +83,7 @@ void queue_requests(struct dashboard *d, const struct effect *e)
 
 void dashboard_start_queued(struct dashboard *d)
 {
-    if (!d->waiting_count || d->leaving || *jobs_wait_for(&d->ui, d->s) || d->s->probing) return;
-    if (dashboard_is_running(d)) return;
+    if (!d->waiting_count || d->leaving || *jobs_wait_for(d->s)) return;
     const struct waiting next = d->waiting[0];
     queue_take_out(d, 0);
     effect_apply(d, &next.effect);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,12 +64,15 @@ enum err_code shell_run(const struct shell_run *r, int *status, struct err *why)
     const struct process_spec start = { .program = r->program ? r->program : "/proc/self/exe",
                                         .argv = r->argv,
                                         .output_fd = ends[1],
-                                        .channel_fd = -1 };
+                                        .channel_fd = r->channel_fd ? r->channel_fd : -1 };
     enum err_code rc = process_spawn(&pid, &start, why);
     close(ends[1]);
     if (!rc) {
         r->started(r->ctx, pid);
         shell_read_lines(r, ends[0]);
+        siginfo_t ended;
+        while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
+        r->started(r->ctx, 0); /* while its pid cannot be that of another process */
         while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
         *status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
     }

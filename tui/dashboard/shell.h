@@ -10,8 +10,10 @@
 struct shell_run {
     const char *program; /* NULL: this program */
     char *const *argv;   /* argv[0] is its name */
+    int channel_fd;      /* as in struct process_spec; 0: none */
     void (*line)(void *ctx, const char *text);
-    void (*started)(void *ctx, int pid); /* the pid may be signalled from now until shell_run() returns */
+    /* The pid may be signalled from now on; pid 0: it has ended, and will not be signalled any more. */
+    void (*started)(void *ctx, int pid);
     void *ctx;
 };
 /* Run it and wait for its end. *status: the exit status, or 128 + the number of the signal that ended it.

@@ -125,16 +125,21 @@ static void command_ab(struct words *out, const struct ui *u, const struct snaps
     if (u->when_busy == BUSY_LOADED) WORDS_PUT(out, "--estimand", "loaded");
 }
 
+void resume_command(struct words *out, const struct ui *u, int64_t id)
+{
+    put_of_run(out, "ab", "--resume", id);
+    if (u->form.kind == FORM_RESUME) WORDS_PUT(out, "--budget", u->form.field[0].text);
+    if (u->when_busy == BUSY_WAIT) put_wait_quiet(out);
+}
+
 static void command_resume(struct words *out, const struct ui *u, const struct snapshot *s)
 {
     bool is_tune;
     const int64_t id = ui_resumed_id(u, s, &is_tune);
-    if (u->form.kind != FORM_RESUME) {
-        put_of_run(out, is_tune ? "tune" : "ab", "--resume", id);
-        return;
-    }
-    put_of_run(out, "ab", "--resume", u->form.about);
-    WORDS_PUT(out, "--budget", u->form.field[0].text);
+    if (is_tune && u->form.kind != FORM_RESUME)
+        put_of_run(out, "tune", "--resume", id);
+    else
+        resume_command(out, u, u->form.kind == FORM_RESUME ? u->form.about : id);
 }
 
 /* The A/B of the advice against the defaults; of the defaults themselves the measurement that their check
@@ -372,14 +377,18 @@ static void command_compare(struct words *out, const struct ui *u, const struct 
     words_printf(out, "%lld", (long long)id[1]);
 }
 
-/* The address as it may be shown: the dashboard itself pushes, with the address that was typed. */
+/* An address that can be pushed to has no place for a secret; of another one, only a part is shown. */
 static void command_push(struct words *out, const struct ui *u, const struct snapshot *s)
 {
     const char *url = u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url;
     char shown[HTTP_SHOWN_MAX];
     if (!url[0]) return; /* until an address is typed, no command does it */
     put_of_run(out, "push", NULL, ui_run_id(u, s));
-    WORDS_PUT(out, "--url", http_url_shown(url, HTTP_SHOW_PATH, shown));
+    words_put(out, "--url");
+    words_put(out, http_url_check("", url, HTTP_URL_BASE, NULL) ? http_url_shown(url, HTTP_SHOW_PATH, shown)
+                                                                : url);
+    if (u->push_user) WORDS_PUT(out, "--user", u->push_user);
+    if (u->push_ca) WORDS_PUT(out, "--ca", u->push_ca);
 }
 
 static void command_report(struct words *out, const struct ui *u, const struct snapshot *s)

@@ -110,10 +110,10 @@ struct recent_run {
 /* A job that runs, or that waits for the ones before it. */
 enum { QUEUED_JOBS = 12 };
 struct queued_job {
-    int64_t id;           /* 0: it runs now */
-    struct words command; /* no words: the running experiment, see job_command() */
-    int64_t run_id;       /* 0: not stored yet, or none */
-    int64_t since_ms;     /* unix time when it was queued, or began */
+    int64_t id; /* 0: it runs now */
+    struct words command;
+    int64_t run_id;   /* 0: not stored yet, or none */
+    int64_t since_ms; /* unix time when it was queued, or began */
 };
 
 /* Progress of a running command, from a line it wrote under --progress=json. */
@@ -122,8 +122,9 @@ struct task_progress {
     char unit[24], text[120];
 };
 
-/* The facts of one frame. The drawing thread writes the first part, and it stays from frame to frame; from
- * `machine_known` on it is what background jobs know, copied when a job has changed it. */
+/* The facts of one frame. The drawing thread writes the first part, and it stays from frame to frame. The two
+ * parts from `command` and from `machine_known` on are what background jobs know, each copied when a job has
+ * changed it: the first one, which changes often, is small. */
 struct snapshot {
     int64_t unix_ms;
     double sensor[METRIC_SENSOR_COUNT];
@@ -132,7 +133,7 @@ struct snapshot {
     struct series cpu, memory, gpu, decode, prefill;
     double own_cost_ratio; /* CPU time of UI and sampler as a share of one core; NAN unknown */
     bool experiment_known;
-    bool experiment_live; /* runs in this process; otherwise it was loaded from the database */
+    bool experiment_live; /* a command of this dashboard measures it, or has; otherwise it is a stored one */
     struct experiment_state experiment;
     bool write_known; /* a side-by-side continuation runs or has run */
     struct sidebyside_state write;
@@ -142,6 +143,21 @@ struct snapshot {
     struct queued_job queue[QUEUED_JOBS];
     bool queue_restorable; /* u puts the job back that was removed last */
 
+    /* what changes while something runs */
+    struct words command;       /* that runs in the background; n 0: none. Lives as long as the dashboard */
+    int64_t command_started_ms; /* unix time */
+    bool experiment_starting;   /* it measures an experiment, and has not reported yet */
+    bool task_known;            /* it has reported progress */
+    bool task_cancelled;        /* it was asked to stop */
+    struct task_progress task;
+    struct tune_watch tune; /* the search that runs, or the last one */
+    struct server_watch server;
+    int log_count;
+    struct log_line log[SNAPSHOT_LOG]; /* oldest first */
+    struct busy_state busy;
+    int spool_count; /* pushes waiting for the network, -1 unknown */
+    bool pushing;
+
     bool machine_known; /* false until the background has detected the machine */
     struct machine machine;
     struct machine_ceilings ceilings;
@@ -150,7 +166,6 @@ struct snapshot {
     struct model_shape model; /* arch "" when there is none or it cannot be read */
     char model_error[256];
     struct model_summary summary; /* groups 0: none */
-    bool experiment_starting;     /* requested; its database is being opened */
     double decode_limit[EXPERIMENT_ARMS],
         prefill_limit[EXPERIMENT_ARMS]; /* roofline limits of this machine in tokens/s, NAN unknown */
     int advice_count;
@@ -158,8 +173,7 @@ struct snapshot {
     /* Advice whose rate is hardly known: the last row stands for all of it and is the best-ranked of it. 0:
      * the last row is like the others. */
     int advice_folded;
-    char advice_state[96]; /* "measuring this machine: ..., 40 %"; "" when idle */
-    bool probing;          /* the machine is being measured: nothing else may be timed now */
+    char advice_state[96]; /* what is computed; "" when idle */
     char advice_error[256];
     int run_count; /* -1: not read yet */
     struct run_line run[SNAPSHOT_RUNS];
@@ -168,18 +182,6 @@ struct snapshot {
     struct quality_results quality;
     struct sensitivity sensitivity;
     struct load_results load;
-    struct server_watch server;
-    int log_count;
-    struct log_line log[SNAPSHOT_LOG]; /* oldest first */
-    struct busy_state busy;
-    int spool_count; /* pushes waiting for the network, -1 unknown */
-    bool pushing;
-    struct words command;       /* that runs in the background; n 0: none. Lives as long as the dashboard */
-    int64_t command_started_ms; /* unix time */
-    bool task_known;            /* that command has reported progress */
-    bool task_cancelled;        /* it was asked to stop */
-    struct task_progress task;
-    struct tune_watch tune;                      /* the search that runs, or the last one */
     struct stopped_run stopped_tune, stopped_ab; /* the newest ones, if they can be continued; the A/B of this
                                                   * model and machine */
     int recent_count; /* last runs of this model on this machine, the newest first */
@@ -229,7 +231,7 @@ bool snapshot_is_folded(const struct snapshot *s, int row);
 /* A cell is being timed: drawing has to use as little CPU as possible. */
 bool snapshot_is_timing(const struct snapshot *s);
 
-/* An experiment of this process is loading, in its A/A control or in its blocks. */
+/* A command of this dashboard measures an experiment: it is loading, in its A/A control or in its blocks. */
 bool snapshot_is_running(const struct snapshot *s);
 
 /* The experiment waits for a quiet machine before its first measurement. */
@@ -237,8 +239,6 @@ bool snapshot_waits_quiet(const struct snapshot *s);
 
 /* What runs now, as a job; false: nothing does. */
 bool snapshot_running_job(const struct snapshot *s, struct queued_job *out);
-/* The command of a job. */
-void job_command(struct words *out, const struct snapshot *s, const struct queued_job *j);
 
 /* The load or server that runs now; NULL with LOAD_OF_NONE. */
 const struct live *snapshot_live(const struct snapshot *s);
@@ -422,10 +422,10 @@ struct ui {
     bool message_is_error;
     int64_t message_until_ms; /* unix time */
     enum busy_mode when_busy;
-    bool until_quiet;         /* the experiment is paused until the machine is quiet */
-    bool waiting_to_start;    /* an A/B was requested and begins when the probe is over */
-    char push_url[FORM_TEXT]; /* address of the last push, "" none */
-    char made[FORM_TEXT];     /* the model file quantized last, "" none */
+    bool until_quiet;                /* the experiment is paused until the machine is quiet */
+    char push_url[FORM_TEXT];        /* address of the last push, "" none */
+    const char *push_user, *push_ca; /* of the environment; NULL: not given */
+    char made[FORM_TEXT];            /* the model file quantized last, "" none */
     struct arena texts; /* of the commands that were started or asked about: they share it until the end */
     const char *default_arm[2],
         *default_workload; /* of the command line, for the next A/B; NULL: not given */
@@ -471,7 +471,7 @@ const struct advice *ui_advice(const struct ui *u, const struct snapshot *s);
 /* The selected row of the queue; NULL: none, it runs already, or another view is on screen. */
 const struct queued_job *ui_queued(const struct ui *u, const struct snapshot *s);
 /* Why a new job has to wait; "" when it can start. A job that is started meanwhile is queued. */
-const char *jobs_wait_for(const struct ui *u, const struct snapshot *s);
+const char *jobs_wait_for(const struct snapshot *s);
 
 /* The run that key r continues: the selected one of the history, otherwise what was stopped on screen; 0:
  * none. *is_tune: it is a search, otherwise an experiment. */
@@ -540,6 +540,8 @@ bool refused_by_read_only(enum action action, const struct ui *u, const struct s
  * text, for the model on screen; as what is on screen or typed into the form. */
 void equivalent_command(struct words *out, enum action action, const struct ui *u, const struct snapshot *s);
 void experiment_command(struct words *out, const struct snapshot *s);
+/* The command that continues an A/B. */
+void resume_command(struct words *out, const struct ui *u, int64_t id);
 void memory_command(struct words *out, const struct snapshot *s);
 void experts_command(struct words *out, const struct snapshot *s);
 void screen_command(struct words *out, const struct ui *u, const struct snapshot *s);

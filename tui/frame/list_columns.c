@@ -227,17 +227,13 @@ static VALUE_CELL(job_order, -i)
 static TEXT_OF(job_kind)
 {
     const struct queued_job j = job_at(s, i);
-    return put_text(buf, size, j.command.n ? words_at(&j.command, 1) : "ab");
+    return put_text(buf, size, words_at(&j.command, 1));
 }
 
 static TEXT_OF(job_line)
 {
-    struct arena arena = { 0 };
-    struct words words = { .arena = &arena };
     const struct queued_job j = job_at(s, i);
-    job_command(&words, s, &j);
-    words_shown(&words, 1, buf, size);
-    arena_free(&arena);
+    words_shown(&j.command, 1, buf, size);
     return buf;
 }
 

@@ -170,13 +170,10 @@ static void job_details(struct text_page *p, const struct ui *u, const struct sn
     const int first = snapshot_running_job(s, &now);
     const struct queued_job *j = i < first ? &now : &s->queue[i - first];
     char text[64];
-    struct arena arena = { 0 };
-    struct words words = { .arena = &arena };
     struct str shell = { 0 };
     snprintf(text, sizeof text, i < first ? "runs now" : "%d of %d waiting", i - first + 1, s->queued);
-    job_command(&words, s, j);
-    command_print(&shell, u, &words);
-    snprintf(p->title, sizeof p->title, "Job: %s", words_at(&words, 1));
+    command_print(&shell, u, &j->command);
+    snprintf(p->title, sizeof p->title, "Job: %s", words_at(&j->command, 1));
     put_line(p, "position", text);
     put_line(p, i < first ? "began" : "queued", figure_date(j->since_ms).text);
     snprintf(text, sizeof text, "%" PRId64, j->run_id);
@@ -186,7 +183,6 @@ static void job_details(struct text_page *p, const struct ui *u, const struct sn
     text_page_put(p, PAGE_PLAIN, " ");
     text_page_put(p, PAGE_DIM, i < first ? "s stops it." : "x removes it, + and - move it.");
     str_free(&shell);
-    arena_free(&arena);
 }
 
 /* ---------------------------------------------------------------- candidates of a search */

@@ -13,6 +13,7 @@ static const char *refuse_no_model(const struct snapshot *s)
                                : "";
 }
 
+static const char QUEUE_FULL[] = "the queue is full: & shows it";
 static const char READ_ONLY[] = "read-only: started with --read-only";
 static const char WRITING_RUNS[] = "two arms are writing side by side: s stops them";
 static const char COMMAND_RUNS[] = "the running command would disturb it: s stops the command";
@@ -22,10 +23,10 @@ static bool writing_runs(const struct snapshot *s)
     return s->write_known && s->write.running;
 }
 
-const char *jobs_wait_for(const struct ui *u, const struct snapshot *s)
+const char *jobs_wait_for(const struct snapshot *s)
 {
     if (snapshot_is_running(s)) return "the running experiment";
-    if (u->waiting_to_start || s->experiment_starting) return "the experiment that is about to start";
+    if (s->experiment_starting) return "the experiment that is about to start";
     if (s->command.n) return "the running command";
     return writing_runs(s) ? "the arms that write side by side" : "";
 }
@@ -34,7 +35,7 @@ const char *jobs_wait_for(const struct ui *u, const struct snapshot *s)
 static const char *refuse_job(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return READ_ONLY;
-    return s->queued == QUEUED_JOBS ? "the queue is full: & shows it" : "";
+    return s->queued == QUEUED_JOBS ? QUEUE_FULL : "";
 }
 
 static const char *refuse_start(const struct ui *u, const struct snapshot *s)
@@ -46,11 +47,10 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 static const char *refuse_command(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return READ_ONLY;
-    if (s->command.n) return "a command is running already: s stops it";
-    if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
+    if (snapshot_is_running(s) || s->experiment_starting)
         return "a command would disturb the experiment: s stops the experiment";
-    if (writing_runs(s)) return WRITING_RUNS;
-    return s->probing ? "the machine is being measured: wait until that has ended" : "";
+    if (s->command.n) return "a command is running already: s stops it";
+    return writing_runs(s) ? WRITING_RUNS : "";
 }
 
 static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
@@ -77,10 +77,7 @@ static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
     if (s->advice_state[0]) return "advice is being computed already";
-    if (!s->ceilings_known && s->command.n) return COMMAND_RUNS;
-    if (!s->ceilings_known && snapshot_is_running(s))
-        return "measuring the machine now would disturb the running A/B";
-    if (!s->ceilings_known && writing_runs(s)) return WRITING_RUNS;
+    if (!s->ceilings_known && s->queued == QUEUED_JOBS) return QUEUE_FULL; /* it measures the machine first */
     return refuse_no_model(s);
 }
 
@@ -143,9 +140,7 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return snapshot_is_running(s) || writing_runs(s) || s->tune.running || s->command.n
-               ? ""
-               : "nothing is running";
+    return writing_runs(s) || s->command.n ? "" : "nothing is running";
 }
 
 /* Possible while the experiment is paused: nothing is measured then. */
@@ -156,8 +151,8 @@ static const char *refuse_write(const struct ui *u, const struct snapshot *s)
     if (snapshot_is_running(s) && !s->experiment.paused_since_ms)
         return "it would disturb the experiment: | pauses it, s to stop it";
     if (s->experiment_starting) return "an experiment is about to start";
-    if (s->command.n) return COMMAND_RUNS;
-    return s->probing ? "the machine is being measured: wait until that has ended" : refuse_no_model(s);
+    if (s->command.n && !snapshot_is_running(s)) return COMMAND_RUNS;
+    return refuse_no_model(s);
 }
 
 static const char *refuse_pane(const struct ui *u, const struct snapshot *s)
@@ -191,9 +186,7 @@ static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
     if (s->tune.running) return "a search cannot be paused: s stops it, r resumes it";
     if (!snapshot_is_running(s)) return "no experiment is running";
     if (!s->experiment.paused_since_ms) return "";
-    if (s->command.n) return COMMAND_RUNS;
-    if (writing_runs(s)) return WRITING_RUNS;
-    return s->probing ? "the machine is being measured: wait until that has ended" : "";
+    return writing_runs(s) ? WRITING_RUNS : "";
 }
 
 static const char *refuse_model(const struct ui *u, const struct snapshot *s)

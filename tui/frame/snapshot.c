@@ -65,21 +65,9 @@ bool snapshot_waits_quiet(const struct snapshot *s)
 
 bool snapshot_running_job(const struct snapshot *s, struct queued_job *out)
 {
-    const struct experiment_state *x = &s->experiment;
     *out = (struct queued_job){ .since_ms = s->command_started_ms, .command = s->command };
-    if (!snapshot_is_running(s)) return s->command.n > 0;
-    out->command = (struct words){ .n = 0 };
-    out->run_id = x->run_id;
-    out->since_ms = s->unix_ms - (int64_t)(1e3 * (isfinite(x->elapsed_s) ? x->elapsed_s : 0));
-    return true;
-}
-
-void job_command(struct words *out, const struct snapshot *s, const struct queued_job *j)
-{
-    if (j->command.n)
-        *out = j->command;
-    else
-        experiment_command(out, s);
+    if (snapshot_is_running(s)) out->run_id = s->experiment.run_id;
+    return s->command.n > 0;
 }
 
 const struct live *snapshot_live(const struct snapshot *s)

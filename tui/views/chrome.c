@@ -54,15 +54,11 @@ static void command_state(const struct snapshot *s, char *buf, size_t size)
                    : figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
 }
 
-static void title_state(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
+static void title_state(const struct snapshot *s, char *buf, size_t size)
 {
     const struct experiment_state *x = &s->experiment;
     struct mark m = phase_mark(s);
-    if (u->waiting_to_start)
-        snprintf(buf, size, "● A/B starts after the probe");
-    else if (s->probing && !snapshot_is_running(s))
-        snprintf(buf, size, "● probing");
-    else if (snapshot_is_running(s))
+    if (snapshot_is_running(s))
         running_state(x, m, buf, size);
     else if (s->command.n)
         command_state(s, buf, size);
@@ -83,9 +79,9 @@ struct title {
     enum role role; /* of the state */
 };
 
-static void title_of_machine(struct title *t, const struct snapshot *s, const struct ui *u)
+static void title_of_machine(struct title *t, const struct snapshot *s)
 {
-    title_state(s, u, t->state, sizeof t->state);
+    title_state(s, t->state, sizeof t->state);
     t->role = phase_mark(s).role;
     if (s->machine_known) machine_short(&s->machine, t->place, sizeof t->place);
     const char *slash = strrchr(s->model_path, '/');
@@ -134,7 +130,7 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
     if (u->view == VIEW_LOAD && s->load_source == LOAD_OF_SERVER)
         title_of_server(&t, s);
     else
-        title_of_machine(&t, s, u);
+        title_of_machine(&t, s);
     struct pen p = pen_at(g, row, 0, 0);
     pen_put(&p, ROLE_TITLE | STYLE_BOLD, " qdyno  ");
     int room = MAX(row.w - p.x - text_columns(t.state) - 3, 0);
@@ -193,7 +189,7 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
                   u->message);
         return;
     }
-    if (s->command.n && u->form.kind == FORM_CLOSED) {
+    if (s->command.n && !snapshot_is_running(s) && u->form.kind == FORM_CLOSED) {
         draw_task(&p, s);
         return;
     }

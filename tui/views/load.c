@@ -167,7 +167,6 @@ static int roof_marks(const struct experiment_state *x, struct roof_mark *out)
 
 static const char *roof_missing(const struct snapshot *s)
 {
-    if (!s->ceilings_known && s->probing) return "the limits of this machine are being measured";
     if (!s->ceilings_known)
         return "n/a: the limits of this machine are not measured: a measures them (about 8 s)";
     if (!isfinite(s->ceilings.read_bytes_s_all))

@@ -178,8 +178,8 @@ static int row_limits(struct grid *g, struct rect in, int row, const struct snap
 {
     struct pen p = pen_at(g, in, 0, row);
     if (!s->ceilings_known) {
-        pen_value(&p, "limits ", s->probing ? "being measured" : "n/a");
-        if (!s->probing) pen_put(&p, ROLE_DIM, " (a measures them)");
+        pen_value(&p, "limits ", "n/a");
+        pen_put(&p, ROLE_DIM, " (a measures them)");
         return 1;
     }
     pen_value(&p, "limit: reads ", figure_per_second(s->ceilings.read_bytes_s_all).text);

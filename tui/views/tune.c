@@ -321,7 +321,7 @@ static void draw_no_search(struct grid *g, struct rect in, const struct snapshot
     const int place = waiting_search(s);
     if (place) {
         struct str text = { 0 };
-        const char *first = jobs_wait_for(u, s);
+        const char *first = jobs_wait_for(s);
         str_printf(&text, "The search waits in the queue as number %d, until %s has ended: $ ", place,
                    *first ? first : "what runs");
         command_print(&text, u, &s->queue[place - 1].command);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/now.h"
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine.h"
@@ -407,7 +408,18 @@ static void progress_is_documented(void **state)
     json_t *tune = tune_progress_to_json(&at, "m.gguf", &(struct tune_end){ &r, "text", NULL, "", "" });
     json_t *o = progress_to_json(&(struct progress_figures){ .own_key = "tune", .own = tune }, "text", NAN);
     keys_collect(&k, "", o);
+    json_decref(o);
+    struct report_source *s = report_fixture(8, 0.05, 0.01);
+    s->state.occupancy.arm = -1;
+    json_t *ab = experiment_now_to_json(&s->state);
+    o = progress_to_json(&(struct progress_figures){ .own_key = "ab", .own = ab }, "text", NAN);
+    keys_collect(&k, "", o);
+    for (int i = 0; i < 3; i++) /* added by the command */
+        keys_add(&k,
+                 (const char *const[]){ "ab.events[].unix_ms", "ab.events[].kind", "ab.events[].text" }[i]);
     check_section("qdyno.progress/1", &k);
+    report_source_free(s);
+    json_decref(ab);
     json_decref(tune);
     json_decref(o);
 }

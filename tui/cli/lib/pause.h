@@ -2,7 +2,7 @@
  *
  * A stopped process cannot sample the machine, but the cell in its worker would run on. So SIGTSTP only
  * requests a pause: the experiment pauses between two cells, then the process stops, and `fg` continues both.
- */
+ * The dashboard pauses an A/B in the same way. */
 #ifndef QDYNO_TUI_CLI_PAUSE_H
 #define QDYNO_TUI_CLI_PAUSE_H
 
@@ -15,7 +15,7 @@ struct cli_pause {
     bool wanted;
 };
 
-/* Blocks SIGTSTP. Call before any thread starts: threads inherit the signal mask. */
+/* Blocks SIGTSTP and SIGCONT. Call before any thread starts: threads inherit the signal mask. */
 void cli_pause_begin(struct cli_pause *p);
 
 /* Call repeatedly while the experiment runs. Requests the pause, and stops the process inside this call once
