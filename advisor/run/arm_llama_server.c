@@ -252,6 +252,7 @@ static enum err_code run(struct llama_server *s, const struct workload *w, uint6
     if (!rc) rc = reply_check(&r, &wanted, why);
     if (!rc) {
         *answer = reply_cell(&r, w, s->model.name, hash);
+        prompt_facts_put(*answer, &s->model.prompts.facts);
         foreign_put_usage(*answer, s->process.pid, before);
         if (w->depth) json_put_num(*answer, "fill_s", fill_s);
         if (w->depth) json_put_num(*answer, "filled_tokens", filled);

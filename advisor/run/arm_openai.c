@@ -415,6 +415,7 @@ static enum err_code run(struct openai *s, const struct workload *w, const int32
     if (!rc) {
         /* without a hash of the work: each prompt begins with tokens of its own */
         *answer = reply_cell(&r, w, s->name, "");
+        if (s->ids) prompt_facts_put(*answer, &s->model.prompts.facts);
         foreign_put_usage(*answer, s->pid, before);
         json_put_bool(*answer, "untimed_work", idle || attempts > 1);
     }
@@ -434,6 +435,12 @@ static enum err_code openai_request(void *state, json_t *request, json_t **answe
         rc = openai_load(s, &w, seed, answer, event, ctx, why);
         return rc && rc != ERR_CANCELLED ? err_prefix(why, "engine=openai") : rc;
     }
+    if (!rc && !s->ids && *workload_prompts(&w))
+        rc = err_set(
+            why, ERR_USAGE,
+            "prompts of %d tokens cannot be cut from your own, because the server's tokens are not known to "
+            "be those of a model file here: give its file with -m, or use a load (load:...)",
+            w.prompt);
     if (!rc && s->ids && !(ids = malloc((size_t)prompt_count(&w) * sizeof *ids)))
         rc = err_set(why, ERR_NOMEM, "no memory for a prompt");
     if (!rc && s->ids) rc = prompt_source_fill(ids, &s->model.prompts, &w, seed, why);

@@ -45,7 +45,7 @@ enum err_code foreign_model_open(struct foreign_model *m, const char *path, stru
     if (!rc && vocab <= 0)
         rc = err_set(why, ERR_FORMAT, "%s: no token ids can be made for this model: %s", path,
                      unknown.message);
-    if (!rc) rc = prompt_source_open(&m->prompts, m->tokenizer, vocab, why);
+    if (!rc) rc = prompt_source_open(&m->prompts, m->g, m->tokenizer, vocab, why);
     if (!rc) rc = model_identity(m->g, m->sha256, why);
     return rc;
 }

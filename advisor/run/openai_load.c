@@ -12,6 +12,7 @@
 #include "advisor/run/http_load.h"
 #include "advisor/run/openai.h"
 #include "advisor/run/server_page.h"
+#include "engine/prompts/prompts.h"
 
 enum { LIVE_NS = 200000000, FEW_WORDS = 16, MANY_WORDS = 144, PAGE_MOST = 16 << 20 };
 
@@ -19,7 +20,9 @@ struct load_cell {
     struct openai *s;
     const struct workload *w;
     struct load_plan *plan;
-    char hash[17]; /* of the requests as every arm gets them; "": texts, which have no ids */
+    char hash[17];             /* of the requests as every arm gets them; "": texts, which have no ids */
+    const struct prompts *own; /* the user's own prompts; NULL: none */
+    uint64_t salt;             /* changes what each prompt begins with */
     json_t **talk; /* [conversations] what was said so far: ids, a text, or messages; NULL: nothing */
     bool shares;   /* requests have beginnings in common, which a cache may find */
     struct http_load_result result;
@@ -34,15 +37,20 @@ struct load_cell {
 /* The plan, from the ids of the model file's vocabulary, or with words in the place of ids. */
 static enum err_code plan_make(struct load_cell *c, uint64_t seed, struct err *why)
 {
-    const struct prompt_source *from = &c->s->model.prompts;
+    struct prompt_source *from = &c->s->model.prompts;
+    const bool own = *workload_prompts(c->w);
     struct load_text text = { .vocab = c->s->briefs, .bos = -1 };
+    enum err_code rc = ERR_OK;
     if (c->s->ids)
-        text = (struct load_text){ .ids = from->text.n ? from->text.ids : NULL,
-                                   .n = from->text.n,
-                                   .bos = from->bos,
-                                   .vocab = from->vocab };
+        rc = prompt_source_load(&text, from, c->w, seed, why);
+    else if (own)
+        rc = prompt_source_load_texts(&text, from, c->w, seed, why);
+    if (rc) return rc;
+    c->own = own ? prompt_source_prompts(from) : NULL;
     text.salt = openai_random(c->s) | 1;
-    const enum err_code rc = load_plan_make(&c->plan, &c->w->load, seed, &text, why);
+    c->salt = text.salt;
+    rc = load_plan_make(&c->plan, &c->w->load, seed, &text, why);
+    if (!rc && c->s->ids) from->facts.repeats |= c->plan->repeats;
     if (!rc && c->s->ids) snprintf(c->hash, sizeof c->hash, "%s", c->plan->hash);
     return rc;
 }
@@ -101,12 +109,47 @@ static void text_append(json_t **talk, json_t *more)
     str_free(&both);
 }
 
+/* The words that begin each of the user's own prompts in this cell, where they are sent as texts. */
+static void salt_append(const struct load_cell *c, struct str *out)
+{
+    enum { WORDS = 8 };
+    const struct openai *s = c->s;
+    for (int i = 0; i < WORDS; i++)
+        str_printf(out, "%s ", s->brief[hash_next(hash_next(c->salt) + (uint64_t)i) % (uint64_t)s->briefs]);
+}
+
+/* One of the user's own prompts as a text, or as messages of a chat. New reference. */
+static json_t *own_prompt(const struct load_cell *c, const struct load_request *q)
+{
+    const struct prompt *p = &c->own->prompt[q->item];
+    struct str text = { 0 };
+    salt_append(c, &text);
+    if (c->s->chat && p->messages) {
+        json_t *messages = json_deep_copy(p->messages), *first = json_array_get(messages, 0);
+        str_append(&text, json_get_str(first, "content", ""));
+        json_put_str(first, "content", str_text(&text));
+        str_free(&text);
+        return messages;
+    }
+    if (p->text) str_append(&text, p->text);
+    for (size_t i = 0; i < json_array_size(p->messages); i++)
+        str_printf(&text, "%s%s", i ? "\n\n" : "",
+                   json_get_str(json_array_get(p->messages, i), "content", ""));
+    json_t *content = text.failed ? NULL : json_string(str_text(&text));
+    str_free(&text);
+    return c->s->chat ? openai_message(json_array(), "user", content) : content;
+}
+
 static json_t *body_of(void *ctx, int i)
 {
     struct load_cell *c = ctx;
     struct openai *s = c->s;
     const struct load_request *q = &c->plan->request[i];
     json_t **talk = &c->talk[q->conversation];
+    if (c->own && !s->ids) {
+        json_t *prompt = own_prompt(c, q);
+        return prompt ? openai_body(s, prompt, q->generate, c->shares) : NULL;
+    }
     if (s->ids || s->chat) {
         if (!*talk) *talk = json_array();
         for (int k = 0; s->ids && k < q->n; k++) json_array_append_new(*talk, json_integer(q->prompt[k]));
@@ -244,8 +287,11 @@ static json_t *answer_of(const struct load_cell *c)
     json_put_num(o, "prompt_tokens", prompt_tokens(&c->result.load));
     json_put_num(o, "gen_tokens", generated_tokens(&c->result.load));
     json_put_num(o, "chunk_gap_s", c->result.chunk_gap_s);
-    json_put(o, "requests", load_records_to_json(&c->result.load));
+    json_put(o, "requests", load_records_to_json(&c->result.load, c->plan));
     json_put(o, "served", served_json(c));
+    json_t *classes = prompts_classes_to_json(c->own);
+    if (classes) json_put(o, "classes", classes);
+    if (c->own || c->s->ids) prompt_facts_put(o, &c->s->model.prompts.facts);
     if (*c->hash) json_put_str(o, "work_hash", c->hash);
     json_put_str(span, "name", "requests");
     json_put_int(span, "from_ns", c->from_ns);
@@ -293,7 +339,8 @@ enum err_code openai_load(struct openai *s, const struct workload *w, uint64_t s
     enum err_code rc = words_measure(&c, why);
     if (!rc) rc = plan_make(&c, seed, why);
     if (!rc) {
-        c.shares = c.plan->turns > 1 || w->load.prefix > 0 || w->load.arrivals == LOAD_TRACE;
+        c.shares = c.plan->turns > 1 || w->load.prefix > 0 || w->load.arrivals == LOAD_TRACE ||
+                   *w->load.prompts;
         c.talk = calloc((size_t)c.plan->conversations, sizeof *c.talk);
         if (!c.talk)
             rc = err_set(why, ERR_NOMEM, "out of memory for %d conversations", c.plan->conversations);

@@ -166,6 +166,7 @@ struct engine_row {
     bool times_tokens;   /* runs pp, tg and both */
     bool fills_depth;    /* can fill the KV cache before timing starts (@d) */
     bool keeps_depth;    /* and keeps it for later runs of the same prompt in the same process */
+    bool takes_prompts;  /* it gets the prompts that it is given, and does not make its own */
     bool serves_loads;   /* runs load:..., many requests at a time */
     bool evaluates;      /* runs eval:FILE */
 };
@@ -440,7 +441,9 @@ struct workload_load {
     int turns;                  /* requests of a conversation; a prompt contains all earlier ones */
     int ctx;                    /* most tokens of a conversation; 0: as the lengths need */
     char trace[256];            /* LOAD_TRACE: file */
-    double speed;               /* LOAD_TRACE: times of the file are divided by it */
+    char prompts[256]; /* file of the user's own prompts; "": the bundled text. Then `in` and `out` with
+                          a median of 0 are as the file has them */
+    double speed;      /* LOAD_TRACE: times of the file are divided by it */
     struct load_limit limit[LOAD_LIMITS];
     int limits;
     double meet; /* share of requests that must meet the limits, for auto_rate */
@@ -453,21 +456,29 @@ struct load_key {
 extern const struct load_key LOAD_KEYS[];
 extern const size_t LOAD_KEY_COUNT;
 
-/* The work that is measured, as text: "pp512", "tg128", "pp512+tg128@d4096", "tg64@b16", "eval:FILE",
- * "train20", "load:rate=4,requests=200,in=512,out=128". */
+/* The work that is measured, as text: "pp512", "tg128", "pp512+tg128@d4096", "tg64@b16",
+ * "pp512@prompts:FILE", "eval:FILE", "train20", "load:rate=4,requests=200,in=512,out=128". */
 struct workload {
-    int prompt;                /* tokens of timed prefill, 0: none */
-    int gen;                   /* tokens of timed decode, 0: none */
-    int depth;                 /* tokens in the KV cache before timing starts */
-    int sequences;             /* sequences that run side by side, each with all of the above; 0 and 1: one */
+    int prompt;        /* tokens of timed prefill, 0: none */
+    int gen;           /* tokens of timed decode, 0: none */
+    int depth;         /* tokens in the KV cache before timing starts */
+    int sequences;     /* sequences that run side by side, each with all of the above; 0 and 1: one */
+    char prompts[480]; /* @prompts: file of the user's own prompts; "": the bundled text. Of a load: in `load`
+                        */
     char eval_file[512];       /* "" unless eval: */
     int eval_ctx;              /* tokens per window of eval, default 512 */
     int train;                 /* training steps from scratch (engine/train), 0: a model runs */
     struct workload_load load; /* arrivals LOAD_NONE unless load: */
 };
 enum { WORKLOAD_LINE = 576 }; /* bytes for any canonical line */
+/* The file or folder of the user's own prompts; "": none. */
+const char *workload_prompts(const struct workload *w);
 /* ERR_USAGE: the message contains the grammar. */
 enum err_code workload_parse(struct workload *w, const char *text, struct err *why);
+/* The same for a line whose prompts come from this file or folder (NULL: as the line says). ERR_USAGE also:
+ * the workload has no prompts (eval, training, a trace), or names a file itself; a name with a quote, or too
+ * long. */
+enum err_code workload_parse_prompts(struct workload *w, const char *text, const char *file, struct err *why);
 bool workload_is_load(const struct workload *w);
 /* The FOR_* bits of the work that it is. */
 unsigned workload_work(const struct workload *w);

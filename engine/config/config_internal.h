@@ -64,6 +64,7 @@ enum err_code workload_load_parse(struct workload_load *l, const char *text, str
 /* Append the canonical line without "load:". */
 void workload_load_append(const struct workload_load *l, struct str *out);
 int workload_load_ctx(const struct workload_load *l);
+#define WORKLOAD_LOAD_PROMPTS "prompts" /* the key of its file of prompts */
 
 /* ---------------------------------------------------------------- engines (engines.c) */
 

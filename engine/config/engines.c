@@ -21,13 +21,15 @@ const struct engine_row ENGINES[ENGINE_COUNT] = {
                        .times_tokens = true,
                        .fills_depth = true,
                        .keeps_depth = true,
+                       .takes_prompts = true,
                        .evaluates = true },
     [ENGINE_LLAMA_SERVER] = { .program = "llama-server",
                               .reads_file = true,
                               .takes_flags = true,
                               .times_tokens = true,
                               .fills_depth = true,
-                              .keeps_depth = true },
+                              .keeps_depth = true,
+                              .takes_prompts = true },
     [ENGINE_LLAMA_BENCH] = { .program = "llama-bench",
                              .reads_file = true,
                              .takes_flags = true,
@@ -37,7 +39,7 @@ const struct engine_row ENGINES[ENGINE_COUNT] = {
                                   .reads_file = true,
                                   .takes_flags = true,
                                   .evaluates = true },
-    [ENGINE_OPENAI] = { .times_tokens = true, .serves_loads = true },
+    [ENGINE_OPENAI] = { .times_tokens = true, .serves_loads = true, .takes_prompts = true },
 };
 
 enum engine_kind config_engine(const struct config *c)
@@ -143,6 +145,8 @@ enum err_code engine_check_workload(const struct config *c, const struct workloa
         lacks = "measures no perplexity here; engine=llama-perplexity does, and `qdyno audit` compares both";
     else if (!*w->eval_file && !row->times_tokens)
         lacks = "times no tokens; expected eval:FILE";
+    else if (*w->prompts && !row->takes_prompts)
+        lacks = "makes its own prompts of random tokens; leave @prompts out";
     else if (w->depth && !row->fills_depth)
         lacks = "cannot fill its cache before timing starts; leave @d out";
     else if (workload_sequences(w) > 1)

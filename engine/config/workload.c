@@ -8,7 +8,10 @@ enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 
 static const char GRAMMAR[] =
     "expected ppN, tgN or ppN+tgN, followed by @dN for tokens already in the cache and @bN for sequences that run "
-    "side by side; or eval:FILE[@cN]; or trainN: N steps of training from scratch";
+    "side by side and @prompts:FILE for prompts of your own; or eval:FILE[@cN]; or trainN: N steps of training from "
+    "scratch";
+
+static const char PROMPTS[] = "@prompts:";
 
 /* Read a number from `least` to TOKENS_MAX at *at and advance *at. */
 static bool workload_read_count(const char **at, int least, int *out)
@@ -47,6 +50,11 @@ static bool workload_read_tokens(struct workload *w, const char *text)
     if (str_starts(text, "@b")) {
         text += 2;
         if (!workload_read_count(&text, 1, &w->sequences)) return false;
+    }
+    if (str_starts(text, PROMPTS)) { /* the rest of the line, as a file name can have any characters */
+        text += strlen(PROMPTS);
+        if (!*text || !str_put(w->prompts, sizeof w->prompts, text)) return false;
+        text = "";
     }
     return *text == '\0' && ((int64_t)w->prompt + w->gen + w->depth) * workload_sequences(w) <= TOKENS_MAX;
 }
@@ -88,6 +96,34 @@ enum err_code workload_parse(struct workload *w, const char *text, struct err *w
     return err_set(why, ERR_USAGE, "workload '%.60s': %s", text, GRAMMAR);
 }
 
+enum err_code workload_parse_prompts(struct workload *w, const char *text, const char *file, struct err *why)
+{
+    struct str line = { 0 };
+    enum err_code rc = workload_parse(w, text, why);
+    if (rc || !file) return rc;
+    const bool load = workload_is_load(w);
+    if (w->train || *w->eval_file)
+        return err_set(why, ERR_USAGE,
+                       "%.200s takes no prompts: expected a workload such as pp512+tg128 or load:rate=4",
+                       text);
+    if (*workload_prompts(w))
+        return err_set(why, ERR_USAGE, "%.200s names a file of prompts itself: leave '%.200s' out", text,
+                       file);
+    if (!*file || strlen(file) >= (load ? sizeof w->load.prompts : sizeof w->prompts))
+        return err_set(why, ERR_USAGE, "the name of the file of prompts has %zu bytes: expected 1 to %zu",
+                       strlen(file), (load ? sizeof w->load.prompts : sizeof w->prompts) - 1);
+    if (load && strchr(file, '"'))
+        return err_set(why, ERR_USAGE,
+                       "'%.200s': a file of prompts whose name has a quote cannot be in a load", file);
+    if (load)
+        str_printf(&line, "%s,%s=\"%s\"", text, WORKLOAD_LOAD_PROMPTS, file);
+    else
+        str_printf(&line, "%s%s%s", text, PROMPTS, file);
+    rc = line.failed ? err_set(why, ERR_NOMEM, "out of memory") : workload_parse(w, str_text(&line), why);
+    str_free(&line);
+    return rc;
+}
+
 const char *workload_line(const struct workload *w, char *buf, size_t size)
 {
     struct str s = { 0 };
@@ -105,10 +141,16 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
         if (w->gen) str_printf(&s, "tg%d", w->gen);
         if (w->depth) str_printf(&s, "@d%d", w->depth);
         if (workload_sequences(w) > 1) str_printf(&s, "@b%d", w->sequences);
+        if (*w->prompts) str_printf(&s, "%s%s", PROMPTS, w->prompts);
     }
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
     return buf;
+}
+
+const char *workload_prompts(const struct workload *w)
+{
+    return workload_is_load(w) ? w->load.prompts : w->prompts;
 }
 
 bool workload_is_load(const struct workload *w)

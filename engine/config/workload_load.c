@@ -132,10 +132,12 @@ static bool read_ctx(struct workload_load *l, const char *text)
 
 static bool read_trace(struct workload_load *l, const char *text)
 {
-    const size_t n = strlen(text);
-    if (!n || n >= sizeof l->trace || strchr(text, '"')) return false;
-    memcpy(l->trace, text, n + 1);
-    return true;
+    return *text && !strchr(text, '"') && str_put(l->trace, sizeof l->trace, text);
+}
+
+static bool read_prompts(struct workload_load *l, const char *text)
+{
+    return *text && !strchr(text, '"') && str_put(l->prompts, sizeof l->prompts, text);
 }
 
 static bool read_speed(struct workload_load *l, const char *text)
@@ -173,6 +175,7 @@ enum load_key_id {
     KEY_REQUESTS,
     KEY_IN,
     KEY_OUT,
+    KEY_PROMPTS,
     KEY_PREFIX,
     KEY_TURNS,
     KEY_CTX,
@@ -197,12 +200,15 @@ const struct load_key LOAD_KEYS[] = {
     [KEY_REQUESTS] = { "requests", "N", "number of requests; default 100, with trace all" },
     [KEY_IN] = { "in", "N | lognormal:MEDIAN:SIGMA", "tokens of a prompt; default 256" },
     [KEY_OUT] = { "out", "N | lognormal:MEDIAN:SIGMA", "tokens of an answer; default 64" },
+    [KEY_PROMPTS] = { WORKLOAD_LOAD_PROMPTS, "FILE",
+                      "prompts of your own (docs/prompts.md): a text, JSON lines, ShareGPT, OpenAI batch, or a "
+                      "folder; in and out cut them, and by default prompts and answers are as long as in the file" },
     [KEY_PREFIX] = { "prefix", "0 to 1", "share of the prompt that all requests have in common; default 0" },
     [KEY_TURNS] = { "turns", "N",
                     "requests of a conversation: each prompt contains the earlier prompts and answers; default 1" },
     [KEY_CTX] = { "ctx", "N",
                   "most tokens of a conversation; longer prompts are cut; default as the lengths need, "
-                  "with trace 4096" },
+                  "with trace and prompts 4096" },
     [KEY_SLO] = { "slo", "\"FIGURE<TIME,...\"",
                   "limits of each request; figures: ttft tpot itl_p50 itl_p95 itl_p99 itl_max e2e queue" },
     [KEY_MEET] = { "meet", "0.01 to 1",
@@ -221,6 +227,7 @@ static bool (*const READ[KEY_COUNT])(struct workload_load *l, const char *text) 
     [KEY_REQUESTS] = read_requests,
     [KEY_IN] = read_in,
     [KEY_OUT] = read_out,
+    [KEY_PROMPTS] = read_prompts,
     [KEY_PREFIX] = read_prefix,
     [KEY_TURNS] = read_turns,
     [KEY_CTX] = read_ctx,
@@ -305,6 +312,8 @@ static enum err_code keys_check(const struct workload_load *l, const bool given[
           "burstiness needs rate and arrivals=gamma" },
         { given[KEY_THINK] && !conversations, "think needs concurrency, or turns of 2 or more" },
         { given[KEY_SPEED] && !given[KEY_TRACE], "speed needs trace" },
+        { given[KEY_PROMPTS] && (given[KEY_TRACE] || given[KEY_PREFIX] || l->turns > 1),
+          "prompts are texts of single requests: leave trace, prefix and turns out" },
         { given[KEY_TRACE] && (given[KEY_IN] || given[KEY_OUT] || given[KEY_PREFIX] || given[KEY_TURNS]),
           "trace gives the lengths: leave in, out, prefix and turns out" },
         { l->auto_rate && !given[KEY_SLO], "rate=auto needs slo, such as slo=\"ttft<500ms,itl_p99<60ms\"" },
@@ -314,7 +323,7 @@ static enum err_code keys_check(const struct workload_load *l, const bool given[
         { l->turns > 1 && l->requests % l->turns, "requests must be a multiple of turns" },
         { l->concurrency > l->requests && given[KEY_CONCURRENCY],
           "there must be at least as many requests as clients (concurrency)" },
-        { given[KEY_CTX] && !given[KEY_TRACE] && !l->in.sigma && !l->out.sigma &&
+        { given[KEY_CTX] && !given[KEY_TRACE] && !l->in.sigma && !l->out.sigma && !given[KEY_PROMPTS] &&
               l->turns * (l->in.median + l->out.median) > l->ctx,
           "ctx is shorter than the tokens of a conversation" },
         { l->ctx && l->ctx < 2 * l->turns, "ctx must be at least two tokens for each of turns" },
@@ -347,6 +356,8 @@ enum err_code workload_load_parse(struct workload_load *l, const char *text, str
     }
     if (l->requests < 0) l->requests = given[KEY_TRACE] ? 0 : 100;
     if (given[KEY_BURSTINESS] && !given[KEY_ARRIVALS]) l->arrivals = LOAD_GAMMA;
+    if (given[KEY_PROMPTS] && !given[KEY_IN]) l->in.median = 0;
+    if (given[KEY_PROMPTS] && !given[KEY_OUT]) l->out.median = 0;
     if (!rc) rc = keys_check(l, given, why);
     if (l->arrivals == LOAD_NONE)
         l->arrivals = given[KEY_CONCURRENCY] ? LOAD_CLOSED : given[KEY_TRACE] ? LOAD_TRACE : LOAD_POISSON;
@@ -428,10 +439,9 @@ void workload_load_append(const struct workload_load *l, struct str *out)
     struct str s = { 0 }; /* `out` may have a beginning */
     append_arrivals(&s, l);
     if (l->requests) append_real(&s, KEY_REQUESTS, l->requests);
-    if (l->arrivals != LOAD_TRACE) {
-        append_length(&s, KEY_IN, &l->in);
-        append_length(&s, KEY_OUT, &l->out);
-    }
+    if (l->arrivals != LOAD_TRACE && l->in.median > 0) append_length(&s, KEY_IN, &l->in);
+    if (l->arrivals != LOAD_TRACE && l->out.median > 0) append_length(&s, KEY_OUT, &l->out);
+    if (*l->prompts) append_item(&s, KEY_PROMPTS, l->prompts);
     if (l->prefix > 0) append_real(&s, KEY_PREFIX, l->prefix);
     if (l->turns > 1) append_real(&s, KEY_TURNS, l->turns);
     if (l->ctx) append_real(&s, KEY_CTX, l->ctx);
@@ -451,6 +461,7 @@ int workload_load_ctx(const struct workload_load *l)
 {
     if (l->ctx) return l->ctx;
     if (l->arrivals == LOAD_TRACE || *l->trace) return LOAD_TRACE_CTX;
+    if (*l->prompts && !(l->in.median > 0 && l->out.median > 0)) return LOAD_TRACE_CTX;
     const double tokens = MAX(l->turns, 1) * (length_bound(&l->in) + length_bound(&l->out));
     return (int)fmin(tokens, INT32_MAX);
 }

@@ -14,10 +14,24 @@
 #include "engine/serve/live.h"
 #include "engine/serve/serving.h"
 
+/* A prompt of the user's own, for one request. */
+struct load_prompt {
+    const int32_t *ids; /* [n]; NULL: its length is estimated, and a server gets the text itself */
+    int n;
+    int generate; /* tokens of the answer as the file has it; 0: unknown */
+    int item;     /* which prompt of the file */
+    int class;    /* of the file; -1: none */
+};
+
 /* Where the tokens of prompts come from. */
 struct load_text {
-    const int32_t *ids; /* [n] of a text; NULL: prompts are pseudo-random tokens */
-    int64_t n;
+    const int32_t *ids; /* [all] of a text; NULL: prompts are pseudo-random tokens */
+    int64_t n; /* texts of up to so many tokens are cut from the first n ids, longer ones from all of them */
+    int64_t all; /* at least n; 0: n */
+    /* The user's own prompts: request i gets own[order[i]]; NULL: none. Then the ids above serve the salt
+     * only. */
+    const struct load_prompt *own;
+    const int *order; /* [requests] */
     int64_t vocab;
     int32_t bos; /* begins every prompt; -1: none */
     /* Changes the first tokens of each text and nothing else, so that a server that still has the prompts of
@@ -35,6 +49,7 @@ struct load_request {
     const int32_t *prompt; /* [n] what is new in this turn */
     int n;
     int generate;
+    int item, class; /* of struct load_prompt; -1: the prompt is not the user's own, or has no class */
 };
 struct load_plan {
     struct load_request *request; /* [n] conversations one after another, in order of arrival */
@@ -43,6 +58,7 @@ struct load_plan {
     int clients;     /* closed loop: at a time; otherwise 0 */
     int cut;         /* requests whose lengths were cut to fit into the context */
     int skipped;     /* of a trace: requests without prompt or answer */
+    bool repeats;    /* a text is shorter than a prompt, which therefore contains it more than once */
     char hash[17];   /* of all of it, but for the salt: equal hashes mean the same work */
     int32_t *tokens; /* owned: the prompts */
 };
@@ -112,8 +128,8 @@ enum err_code load_run(struct load_result *out, struct serving *s, const struct 
 void load_result_free(struct load_result *r);
 
 /* One array for each figure of the requests, in their order, and "token_s": when each token of each request
- * was there. Unknown is null. New reference. */
-json_t *load_records_to_json(const struct load_result *r);
+ * was there; "class" of the plan's prompts, if some have one. Unknown is null. New reference. */
+json_t *load_records_to_json(const struct load_result *r, const struct load_plan *p);
 
 /* A request has ended. scratch: room for its gaps. */
 void live_end_add(struct live *l, const struct load_record *record, const double *token_s,

@@ -72,10 +72,11 @@ static int draw_length(uint64_t *state, const struct load_length *l)
 /* Write n tokens of the text that `key` names; `salt` changes its first ones (struct load_text). */
 static void text_fill(int32_t *out, int n, const struct load_text *t, uint64_t salt, uint64_t key)
 {
-    const uint64_t size = (uint64_t)(t->n ? t->n : t->vocab), start = hash_next(key) % size;
+    const int64_t ids = n <= t->n ? t->n : MAX(t->n, t->all);
+    const uint64_t size = (uint64_t)(ids ? ids : t->vocab), start = hash_next(key) % size;
     for (int i = 0; i < n; i++) {
         const uint64_t drawn = hash_next(hash_next(key ^ (i < DRAWN_TOKENS ? salt : 0)) + (uint64_t)i) % size;
-        if (t->n)
+        if (ids)
             out[i] = t->ids[i < DRAWN_TOKENS ? drawn : (start + (uint64_t)i) % size];
         else
             out[i] = (int32_t)drawn;
@@ -118,6 +119,17 @@ static void arrivals_make(struct maker *m)
     }
 }
 
+/* Of a prompt of the user's own. *in, *out: as drawn from the workload's lengths. */
+static void own_length(const struct maker *m, struct load_request *r, int i, int *in, int *out)
+{
+    enum { ANSWER = 64 }; /* where neither the workload nor the file says */
+    const struct load_prompt *own = &m->text->own[m->text->order[i]];
+    *in = m->l->in.median > 0 ? MIN(*in, own->n) : own->n;
+    if (!(m->l->out.median > 0)) *out = own->generate ? own->generate : ANSWER;
+    r->item = own->item;
+    r->class = own->class;
+}
+
 /* Lengths of all requests, cut so that every conversation fits. */
 static void lengths_make(struct maker *m)
 {
@@ -132,10 +144,13 @@ static void lengths_make(struct maker *m)
         r->turn = i % p->turns;
         if (r->turn) r->arrival_s = NAN;
         r->think_s = l->think_s * draw_exponential(&think_state);
+        r->item = r->class = -1;
         int in = draw_length(&in_state, &l->in), out = draw_length(&out_state, &l->out);
         if (l->arrivals == LOAD_TRACE) {
             in = m->trace.row[i].in;
             out = m->trace.row[i].out;
+        } else if (m->text->own) {
+            own_length(m, r, i, &in, &out);
         }
         r->generate = MIN(out, MAX(each / 2, each - in));
         r->n = MIN(in, each - r->generate);
@@ -145,11 +160,28 @@ static void lengths_make(struct maker *m)
 
 /* ---------------------------------------------------------------- prompts */
 
+/* A prompt of the user's own. The salt replaces its first tokens by the same ones in all prompts, so that
+ * those that begin alike still do. */
+static void own_fill(const struct maker *m, int i, int32_t *to)
+{
+    const struct load_prompt *own = &m->text->own[m->text->order[i]];
+    const int n = m->p->request[i].n, first = m->text->bos >= 0 && own->ids && own->ids[0] == m->text->bos;
+    for (int k = 0; k < n; k++) {
+        const bool salted = m->salt && m->text->n && k >= first && k < first + DRAWN_TOKENS;
+        const uint64_t drawn = hash_next(hash_next(m->salt) + (uint64_t)k);
+        to[k] = salted ? m->text->ids[drawn % (uint64_t)m->text->n] : own->ids ? own->ids[k] : 0;
+    }
+}
+
 static void prompt_fill(const struct maker *m, int i, int32_t *to)
 {
     const struct load_request *r = &m->p->request[i];
     const struct load_trace_row *row = m->l->arrivals == LOAD_TRACE ? &m->trace.row[i] : NULL;
     int at = 0;
+    if (m->text->own) {
+        own_fill(m, i, to);
+        return;
+    }
     if (!r->turn) {
         at = (int)rint(m->l->prefix * r->n);
         text_fill(to, at, m->text, m->salt, stream_of(m->seed, STREAM_PREFIX));
@@ -184,7 +216,9 @@ static enum err_code prompts_make(struct maker *m, struct err *why)
     p->tokens = malloc((size_t)all * sizeof *p->tokens);
     if (!p->tokens)
         return err_set(why, ERR_NOMEM, "out of memory for prompts of %lld tokens", (long long)all);
-    for (int64_t i = 0; i < m->text->n; i++)
+    const int64_t ids = MAX(m->text->n, m->text->all);
+    for (int i = 0; i < p->n; i++) p->repeats |= m->text->n && !m->text->own && p->request[i].n > ids;
+    for (int64_t i = 0; i < ids; i++)
         if (m->text->ids[i] < 0 || m->text->ids[i] >= m->text->vocab)
             return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld",
                            m->text->ids[i], (long long)m->text->vocab);

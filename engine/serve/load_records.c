@@ -33,14 +33,23 @@ static json_t *record_value(const struct load_record *r, enum record_kind kind, 
     return json_string(LOAD_OUTCOME_NAMES[r->outcome]);
 }
 
-json_t *load_records_to_json(const struct load_result *r)
+json_t *load_records_to_json(const struct load_result *r, const struct load_plan *p)
 {
+    bool classes = false;
     json_t *o = json_object();
     for (size_t k = 0; k < COUNT_OF(RECORD); k++) {
         json_t *list = json_array();
         for (int i = 0; i < r->n; i++)
             json_array_append_new(list, record_value(&r->record[i], RECORD[k].kind, RECORD[k].offset));
         json_put(o, RECORD[k].key, list);
+    }
+    for (int i = 0; i < p->n; i++) classes |= p->request[i].class >= 0;
+    if (classes) {
+        json_t *list = json_array();
+        for (int i = 0; i < p->n; i++)
+            json_array_append_new(list,
+                                  p->request[i].class < 0 ? json_null() : json_integer(p->request[i].class));
+        json_put(o, "class", list);
     }
     json_t *times = json_array();
     for (int i = 0; i < r->n; i++)

@@ -10,7 +10,7 @@
 
 #include "engine/train/corpus_internal.h"
 
-const char *const CORPUS_SPLIT_NAMES[] = { "train", "calibration", "held-out", NULL };
+const char *const CORPUS_SPLIT_NAMES[] = { "train", "calibration", "held-out", "prompts", NULL };
 
 enum { NUMBER = -1, NOTHING = -2 }; /* values of struct value.rule that are no rules */
 

@@ -11,8 +11,9 @@
 
 #include "base/base.h"
 
-enum corpus_split { CORPUS_TRAIN, CORPUS_CALIBRATION, CORPUS_HELD_OUT, CORPUS_SPLIT_COUNT };
-extern const char *const CORPUS_SPLIT_NAMES[]; /* "train" "calibration" "held-out", NULL-terminated */
+enum corpus_split { CORPUS_TRAIN, CORPUS_CALIBRATION, CORPUS_HELD_OUT, CORPUS_PROMPTS, CORPUS_SPLIT_COUNT };
+extern const char *const CORPUS_SPLIT_NAMES[]; /* "train" "calibration" "held-out" "prompts", NULL-terminated
+                                                */
 
 struct corpus;
 /* Compile the grammar. *out is owned: corpus_close. It is immutable, so threads may share it. ERR_INTERNAL:

@@ -73,6 +73,9 @@
  *   the cell began; none if they could not be asked]; cpu_s and memory of the cell are sums over the ranks
  *   and the worker. Progress events of such a cell have the list so far, at most once a second
  *
+ * - cell whose prompts are the user's own, or longer than the bundled text, also: prompts {repeats,
+ * text_tokens or file, sha256, form, count, skipped, used: struct prompt_facts}
+ *
  * - cell in turns, also: turn_s [one per turn], prefill_turns, skipped_s, skipped_tokens (struct cell_result)
  *
  * - cell with a profile, also: profile {layers, prefill, decode: each {passes, seconds, operators: [one
@@ -86,7 +89,8 @@
  * - cell of a load: model, workload, sequences, load_s, prompt_tokens, gen_tokens, work_hash, output_hash,
  *   resource use, requests {one array for each figure of struct load_record, and token_s: when each token of
  *   each request was there}, served {seconds, steps, step_requests, step_s, model_s, kv_use, running_most,
- *   waiting_most, cut, skipped: struct load_result and struct load_plan}
+ *   waiting_most, cut, skipped: struct load_result and struct load_plan}; with prompts that have classes also
+ *   "class" in requests (an index or null) and "classes" (their names)
  *
  * - quality: quality {file, ctx, figures of engine/eval/eval.h}, random_weights, answers_unverified,
  *   seconds
@@ -104,7 +108,11 @@
 #include "base/base.h"
 #include "engine/text/text.h"
 
+struct gguf;
+struct load_text; /* engine/serve/load.h */
 struct model;
+struct prompt_own;
+struct prompts;         /* engine/prompts/prompts.h */
 struct kept_fill;       /* engine/worker/kept_fill.h */
 struct machine_sensors; /* engine/parallel/parallel.h */
 struct pass_profile;    /* engine/model/model.h */
@@ -122,22 +130,54 @@ enum err_code rank_serve(const char *socket, const struct machine_sensors *senso
 
 /* ---------------------------------------------------------------- prompts */
 
+/* What prompts were taken, for the record of a run. */
+struct prompt_facts {
+    bool repeats;        /* the text is shorter than a prompt, or there are fewer prompts than were needed */
+    int64_t text_tokens; /* of the bundled text */
+    char file[128], sha256[HASH_HEX]; /* of the user's own prompts; "": the bundled text */
+    int form;                         /* enum prompt_form */
+    int count, skipped, used;         /* prompts: usable, without a text, in this cell */
+};
+
 /* Where the prompt ids of cells come from. Any engine that gets the same ids does the same work. */
 struct prompt_source {
-    struct token_list text; /* the bundled text, without BOS; none for a model without a tokenizer */
-    int32_t bos;            /* the token that begins a text; -1: none */
+    /* The bundled text, without BOS; none for a model without a tokenizer. The first `sample` ids are those
+     * of the short sample, from which prompts come that fit into it; the longer text is behind them once it
+     * was needed. */
+    struct token_list text;
+    int64_t sample;
+    int32_t bos; /* the token that begins a text; -1: none */
     int64_t vocab;
+    const struct gguf *file; /* borrowed, as the tokenizer; for its chat template */
+    const struct tokenizer *tokenizer;
+    struct prompt_own *own;    /* the file of prompts that was read last; NULL: none */
+    struct prompt_facts facts; /* of the last prompts that were made */
 };
-/* t NULL: no tokenizer. *s needs prompt_source_close also after an error. ERR_ABSENT: the bundled text is
- * missing; ERR_FORMAT: it gives no tokens; ERR_NOMEM. */
-enum err_code prompt_source_open(struct prompt_source *s, const struct tokenizer *t, int64_t vocab,
-                                 struct err *why);
+/* t NULL: no tokenizer. g and t must outlive *s. *s needs prompt_source_close also after an error.
+ * ERR_ABSENT: the bundled text is missing; ERR_FORMAT: it gives no tokens; ERR_NOMEM. */
+enum err_code prompt_source_open(struct prompt_source *s, const struct gguf *g, const struct tokenizer *t,
+                                 int64_t vocab, struct err *why);
 void prompt_source_close(struct prompt_source *s);
 /* Ids of one sequence's prompt: the depth, and the timed prompt, or one token where decode alone is timed. */
 int prompt_count(const struct workload *w);
-/* ids: [sequences][prompt_count]. ERR_FORMAT: the tokenizer gives an id that the model does not have. */
-enum err_code prompt_source_fill(int32_t *ids, const struct prompt_source *s, const struct workload *w,
+/* ids: [sequences][prompt_count]. ERR_ABSENT: the long text is needed, and missing; ERR_FORMAT: the tokenizer
+ * gives an id that the model does not have; of the user's own prompts: the errors of prompts_read and
+ * prompt_encode. */
+enum err_code prompt_source_fill(int32_t *ids, struct prompt_source *s, const struct workload *w,
                                  uint64_t seed, struct err *why);
+/* Where the prompts of a load come from. *out borrows from *s until the next call. Errors: as
+ * prompt_source_fill. */
+enum err_code prompt_source_load(struct load_text *out, struct prompt_source *s, const struct workload *w,
+                                 uint64_t seed, struct err *why);
+/* The same for a server that gets the user's own prompts as texts: lengths are estimates. ERR_USAGE: prompts
+ * would have to be cut. */
+enum err_code prompt_source_load_texts(struct load_text *out, struct prompt_source *s,
+                                       const struct workload *w, uint64_t seed, struct err *why);
+/* The user's own prompts that were used last (engine/prompts); NULL: none. */
+const struct prompts *prompt_source_prompts(const struct prompt_source *s);
+/* Add "prompts" to an answer where there is something to say: the prompts are the user's own, or text
+ * repeats. */
+void prompt_facts_put(json_t *answer, const struct prompt_facts *f);
 /* The hash of a workload with its prompt ids: equal hashes mean the same work. ERR_NOMEM. */
 enum err_code prompt_hash(char out[17], const struct workload *w, const int32_t *ids, struct err *why);
 /* The same for eval: windows of `ctx` tokens of a text. ERR_NOMEM. */
@@ -180,8 +220,9 @@ struct cell_result {
      * same part of the workload. NULL: the cell ran without interruption. */
     float *turn_s;
     int turns, prefill_turns; /* the first prefill_turns are of the prompt, the others of decode */
-    char work_hash[17];       /* of prompt ids, depth and lengths: equal hashes mean the same work */
-    char output_hash[17];     /* of generated ids: equal hashes mean the same output */
+    struct prompt_facts prompts;
+    char work_hash[17];   /* of prompt ids, depth and lengths: equal hashes mean the same work */
+    char output_hash[17]; /* of generated ids: equal hashes mean the same output */
 };
 void cell_result_free(struct cell_result *r);
 

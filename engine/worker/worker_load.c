@@ -6,6 +6,7 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan.h"
+#include "engine/prompts/prompts.h"
 #include "engine/serve/serve.h"
 #include "engine/worker/handicap.h"
 #include "engine/worker/worker_internal.h"
@@ -15,6 +16,8 @@ enum { LIVE_NS = 200000000 };
 struct load_cell {
     struct worker *w;
     struct load_plan *plan;
+    struct prompt_facts prompts;
+    json_t *classes; /* names of the classes of prompts; NULL: there are none */
     struct load_result result;
     int64_t told_ns; /* when the parent was told of the load */
     double load_s;   /* of pages that had left memory */
@@ -95,7 +98,9 @@ static json_t *load_json(const struct load_cell *c, const struct workload *load)
     json_put_int(o, "sequences", model_plan(c->w->model)->sequences);
     json_put_int(o, "prompt_tokens", prompt);
     json_put_int(o, "gen_tokens", tokens);
-    json_put(o, "requests", load_records_to_json(r));
+    json_put(o, "requests", load_records_to_json(r, c->plan));
+    if (c->classes) json_put(o, "classes", json_incref(c->classes));
+    prompt_facts_put(o, &c->prompts);
     json_put(o, "served", served_json(c));
     json_put_str(o, "work_hash", c->plan->hash);
     json_put_str(o, "output_hash", r->output_hash);
@@ -110,13 +115,16 @@ static enum err_code plan_make(struct load_cell *c, const struct workload *load,
 {
     const struct model *m = c->w->model;
     struct prompt_source source;
-    enum err_code rc = prompt_source_open(&source, model_tokenizer(m), model_shape(m)->vocab, why);
-    const struct load_text text = { .ids = source.text.n ? source.text.ids : NULL,
-                                    .n = source.text.n,
-                                    .bos = source.bos,
-                                    .vocab = source.vocab };
+    struct load_text text;
+    enum err_code rc = prompt_source_open(&source, model_gguf(m), model_tokenizer(m), model_shape(m)->vocab,
+                                          why);
+    if (!rc) rc = prompt_source_load(&text, &source, load, seed, why);
     if (!rc) rc = load_plan_make(&c->plan, &load->load, seed, &text, why);
+    if (!rc) c->classes = prompts_classes_to_json(prompt_source_prompts(&source));
+    c->prompts = source.facts;
+    if (!rc) c->prompts.repeats |= c->plan->repeats;
     prompt_source_close(&source);
+    if (*load->load.prompts) usage_reset_peak(); /* reading the user's file is no memory of the arm */
     return rc;
 }
 
@@ -173,5 +181,6 @@ enum err_code worker_load(struct worker *w, const struct workload *load, uint64_
     }
     load_result_free(&c.result);
     load_plan_free(c.plan);
+    json_decref(c.classes);
     return rc;
 }

@@ -259,6 +259,7 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     json_put(o, "scored_tokens", eval ? json_integer(r->scored_tokens) : json_null());
     json_put_str(o, "work_hash", r->work_hash);
     json_put_str(o, "output_hash", r->output_hash[0] ? r->output_hash : NULL);
+    prompt_facts_put(o, &r->prompts);
     for (int i = 0; i < r->n_spans; i++)
         worker_put_span(o, r->spans[i].name, r->spans[i].from_ns, r->spans[i].to_ns);
     return o;

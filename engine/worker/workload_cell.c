@@ -95,10 +95,13 @@ static void cell_empty_caches(struct cell *c)
 static enum err_code cell_make_prompts(struct cell *c, uint64_t seed, struct err *why)
 {
     struct prompt_source source;
-    enum err_code rc = prompt_source_open(&source, model_tokenizer(c->m), model_shape(c->m)->vocab, why);
+    enum err_code rc = prompt_source_open(&source, model_gguf(c->m), model_tokenizer(c->m),
+                                          model_shape(c->m)->vocab, why);
     if (!rc) rc = prompt_source_fill(c->prompt, &source, c->w, seed, why);
     if (!rc) rc = prompt_hash(c->out->work_hash, c->w, c->prompt, why);
+    c->out->prompts = source.facts;
     prompt_source_close(&source);
+    if (*c->w->prompts) usage_reset_peak(); /* reading the user's file is no memory of the arm */
     return rc;
 }
 
