@@ -103,7 +103,10 @@ expect 0 fit unsloth/tiny-GGUF:Q8_0 -o json
 expect 0 bench "$OWN/mine-Q4_0.gguf" -p 8 -n 0 -r 1
 expect 0 --frames 1 "$OWN/mine-Q4_0.gguf" && says out 'mine'
 expect 5 bench missing.gguf && says err 'missing.gguf'
-expect 4 bench missing && says err 'one argument too many'
+expect 5 bench missing && says err "'missing' is neither a file nor in the name of a model"
+expect 0 fit older -o json && json 'd["rows"][0]["model"] == "older-F16.gguf"'
+expect 4 bench q8_0 && says err 'one argument too many'
+expect 4 bench older mine && says err 'one argument too many'
 expect 4 missing && says err 'unknown command'
 (cd "$OWN" && cp mine-Q4_0.gguf q8_0 && "$QDYNO" bench q8_0 -p 8 -n 0 -r 1 >"$T/out" 2>"$T/err" && fail "a config line was taken for a model"; rm -f q8_0; exit 0)
 AB=(-w pp8 --control 0 --min-blocks 6 --budget 20s --estimand loaded -o json)
