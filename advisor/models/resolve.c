@@ -209,7 +209,7 @@ static enum err_code say_absent(const struct model_list *l, const struct model_n
 const struct model_entry *model_list_find(const struct model_list *l, struct model_name *name,
                                           const char *text, struct err *why)
 {
-    struct model_name own, *n = name ? name : &own;
+    struct model_name own = { .store = STORE_PATH }, *n = name ? name : &own;
     if (model_name_parse(n, text, why)) return NULL;
     int found = find_exactly(l, n, text), count = 0;
     if (found < 0 && !has_store(text)) {
@@ -233,7 +233,7 @@ const struct model_entry *model_list_find(const struct model_list *l, struct mod
 enum err_code model_resolve(char **path, struct model_name *name, const char *text, struct err *why)
 {
     struct model_list l = { .n = 0 };
-    struct model_name own, *n = name ? name : &own;
+    struct model_name own = { .store = STORE_PATH }, *n = name ? name : &own;
     struct err local, *say = why ? why : &local;
     struct stat st;
     *path = NULL;
