@@ -148,9 +148,12 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
         cli_note(g, "%s: %s", text, a->given[i].value);
     }
     for (int i = 0; i < a->n && i < a->command->model_args; i++) {
+        struct model_name n;
         char *path = NULL;
         if (!stat(a->arg[i], &st)) continue;
         enum err_code rc = model_path(&path, g, a, a->arg[i], why);
+        /* the command says what is wrong with a path that is missing, after it has checked its flags */
+        if (rc == ERR_IO && !model_name_parse(&n, a->arg[i], NULL) && n.store == STORE_PATH) continue;
         if (rc) return rc;
         a->arg[i] = keep(a, path, a->arg[i]);
     }
