@@ -5,8 +5,8 @@
 
 #include "advisor/hub/hub_internal.h"
 
-enum { ATTEMPTS = 5, REDIRECTS = 6, TOKEN_MOST = 4096 };
-static const double REQUEST_S = 30, WAIT_MOST_S = 900;
+enum { ATTEMPTS = 5, ATTEMPTS_BUSY = 10, ATTEMPTS_SILENT = 3, REDIRECTS = 6, TOKEN_MOST = 4096 };
+static const double REQUEST_S = 30;
 
 /* ---------------------------------------------------------------- environment */
 
@@ -336,8 +336,8 @@ static bool is_worth_another(const struct hub_ask *a, enum err_code rc, int atte
                              double *wait_s)
 {
     *wait_s = told_s > 0 ? told_s : hub_backoff_s(attempt);
-    return rc == ERR_ABSENT && attempt < (a->status == 429 ? 2 * ATTEMPTS : ATTEMPTS) &&
-           *wait_s <= WAIT_MOST_S;
+    const int most = a->status == 429 ? ATTEMPTS_BUSY : a->status ? ATTEMPTS : ATTEMPTS_SILENT;
+    return rc == ERR_ABSENT && attempt < most && *wait_s <= HUB_WAIT_MOST_S;
 }
 
 enum err_code hub_send(struct hub *h, struct hub_ask *a, struct err *why)

@@ -224,6 +224,7 @@ static void fetch_again(struct fetch *f, const struct lane *l, int status, enum 
     if (f->done > f->progress_done) f->attempts = f->redirects = 0;
     f->progress_done = f->done;
     f->attempts++;
+    const double told_s = hub_told_wait(l->header, l->retry_after_s);
     const bool redirected = strcmp(l->url, f->s->url) != 0;
     const bool expired = rc == ERR_USAGE && status >= 400 && redirected; /* links of other servers expire */
     if (expired) {
@@ -231,13 +232,12 @@ static void fetch_again(struct fetch *f, const struct lane *l, int status, enum 
         free(f->url);
         f->url = fresh;
     }
-    if (f->attempts > ATTEMPTS || (rc && rc != ERR_ABSENT && !expired)) {
+    if (f->attempts > ATTEMPTS || told_s > HUB_WAIT_MOST_S || (rc && rc != ERR_ABSENT && !expired)) {
         hub_explain(f->s->hub, f->s->what, status, l->header, why, &f->failed);
         if (!f->failed.code) err_set(&f->failed, ERR_ABSENT, "%s: the server ends too early", f->s->what);
         return;
     }
     double wait_s = hub_backoff_s(f->attempts);
-    const double told_s = hub_told_wait(l->header, l->retry_after_s);
     if (status == 429 && told_s > 0) {
         wait_s = told_s;
         hub_note(f->s->hub, "%s: the server asks to wait %.0f s (HTTP 429)", f->s->what, wait_s);

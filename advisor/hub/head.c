@@ -14,13 +14,13 @@
 #include "advisor/hub/hub_internal.h"
 #include "engine/gguf/gguf.h"
 
-enum { HEADER_FIRST = 1 << 20, HEADER_MOST = 256 << 20 };
+enum { HEADER_LEAST = 24, HEADER_FIRST = 1 << 20, HEADER_MOST = 256 << 20 };
 
 struct hub_head {
     struct gguf *file;
-    char folder[64]; /* "": none */
-    int *fd;         /* [n] */
-    char **name;     /* [n] links in `folder` */
+    char folder[512]; /* "": none */
+    int *fd;          /* [n] */
+    char **name;      /* [n] links in `folder` */
     int n;
     int64_t read_bytes;
 };
@@ -78,6 +78,8 @@ static enum err_code header_read(struct str *header, struct hub *h, const char *
 {
     bool more = true;
     enum err_code rc = ERR_OK;
+    if (f->size < HEADER_LEAST)
+        return err_set(why, ERR_FORMAT, "%s: no GGUF file: it has %" PRId64 " bytes", f->path, f->size);
     for (int64_t end = HEADER_FIRST; more; end *= 2) {
         if ((int64_t)header->len >= HEADER_MOST)
             return err_set(why, ERR_FORMAT, "%s: its header is longer than %d MiB", f->path,
@@ -123,10 +125,12 @@ static enum err_code head_new(struct hub_head **out, int n, struct err *why)
     if (!x->fd || !x->name) return err_set(why, ERR_NOMEM, "out of memory");
     for (int i = 0; i < n; i++) x->fd[i] = -1;
     x->n = n;
-    snprintf(x->folder, sizeof x->folder, "/tmp/qdyno-head-XXXXXX");
+    const char *temporary = getenv("TMPDIR");
+    if (!temporary || !*temporary) temporary = "/tmp";
+    snprintf(x->folder, sizeof x->folder, "%s/qdyno-head-XXXXXX", temporary);
     if (mkdtemp(x->folder)) return ERR_OK;
     *x->folder = '\0';
-    return err_set(why, err_of_errno(errno), "cannot make a folder in /tmp: %s", strerror(errno));
+    return err_set(why, err_of_errno(errno), "cannot make a folder in '%s': %s", temporary, strerror(errno));
 }
 
 enum err_code hub_head_open(struct hub_head **out, struct hub *h, const struct hub_repo *r, const int *index,

@@ -62,6 +62,7 @@ enum err_code hub_offline_check(const struct hub *h, const char *what, struct er
 
 /* Seconds after which the server wants to be asked again, after HTTP 429 or 503; NAN: it does not say. */
 double hub_told_wait(const struct http_wanted *header, double retry_after_s);
+enum { HUB_WAIT_MOST_S = 900 }; /* a longer wait is an error for the person to see */
 /* Seconds before attempt n (from 1) after the last progress: doubles from 0.1 s to 30 s. */
 double hub_backoff_s(int n);
 /* The message for a refusal, by X-Error-Code, and its code. `refused` is what http_send said. */

@@ -183,6 +183,10 @@ enum err_code headers_read(struct model_list *l, const struct models_options *o,
         char key[HASH_HEX];
         if (o->goes_on && !o->goes_on(o->ctx, i, l->n)) rc = err_set(why, ERR_CANCELLED, "cancelled");
         if (rc || !e->path || e->kind == MODEL_OTHER) continue;
+        if (e->shards_here < e->shards) { /* says so without opening a file */
+            header_read(e, o);
+            continue;
+        }
         const bool keyed = key_of(key, e);
         json_t *known = keyed ? json_object_get(c.files, key) : NULL;
         if (known && header_from_json(e, known, o->basis)) {

@@ -184,6 +184,7 @@ static bool is_short_name(const char *text)
 
 enum err_code model_name_parse(struct model_name *out, const char *text, struct err *why)
 {
+    if (!text) text = "";
     const char *rest = text, *address = path_at_hub(text);
     enum model_store s = address ? STORE_HF : store_of(&rest);
     *out = (struct model_name){ .store = STORE_PATH };

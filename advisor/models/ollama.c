@@ -11,13 +11,6 @@ enum { MANIFEST_MOST = 16 << 20 };
 
 #define IMAGE "application/vnd.ollama.image."
 
-/* What a manifest names. */
-struct ollama_model {
-    const char *root;
-    struct model_name name;
-    const char *digest; /* of the layer at hand */
-};
-
 /* "sha256:HEX" or "sha256-HEX": the digits. NULL: it is neither. */
 static const char *digest_hex(const char *digest)
 {

@@ -164,6 +164,23 @@ static enum err_code refuse_several(const struct model_list *l, const char *text
     return rc;
 }
 
+/* A name that begins as the text does, up to one of the marks between the parts of names. */
+static const char *same_family(const char *text, const char *const *names, size_t count)
+{
+    enum { LEAST = 3 };
+    static const char MARKS[] = "-_.:@/";
+    char part[256];
+    snprintf(part, sizeof part, "%.*s", (int)sizeof part - 1, text);
+    for (size_t n = strlen(part); n > LEAST;) {
+        while (n && !strchr(MARKS, part[n - 1])) n--;
+        if (n <= LEAST) break;
+        part[--n] = '\0';
+        for (size_t i = 0; i < count; i++)
+            if (strcasestr(names[i], part)) return names[i];
+    }
+    return NULL;
+}
+
 /* What would fetch it, and names here that are near. */
 static enum err_code say_absent(const struct model_list *l, const struct model_name *n, const char *text,
                                 struct err *why)
@@ -175,6 +192,7 @@ static enum err_code say_absent(const struct model_list *l, const struct model_n
         if (can_be_meant(&l->row[i]))
             names[count++] = has_store(text) ? l->row[i].name : bare(l->row[i].name);
     const char *near = names ? str_nearest(text, names, count) : NULL;
+    if (!near && names) near = same_family(path_file_name(text), names, count);
     if (n->remote)
         snprintf(fetch, sizeof fetch, "; to fetch it: qdyno models --pull %s",
                  model_name_text(n, own, sizeof own));
@@ -191,7 +209,7 @@ static enum err_code say_absent(const struct model_list *l, const struct model_n
 const struct model_entry *model_list_find(const struct model_list *l, struct model_name *name,
                                           const char *text, struct err *why)
 {
-    struct model_name own, *n = name ? name : &own;
+    struct model_name own = { .store = STORE_PATH }, *n = name ? name : &own;
     if (model_name_parse(n, text, why)) return NULL;
     int found = find_exactly(l, n, text), count = 0;
     if (found < 0 && !has_store(text)) {
@@ -215,7 +233,7 @@ const struct model_entry *model_list_find(const struct model_list *l, struct mod
 enum err_code model_resolve(char **path, struct model_name *name, const char *text, struct err *why)
 {
     struct model_list l = { .n = 0 };
-    struct model_name own, *n = name ? name : &own;
+    struct model_name own = { .store = STORE_PATH }, *n = name ? name : &own;
     struct err local, *say = why ? why : &local;
     struct stat st;
     *path = NULL;

@@ -130,8 +130,8 @@ static enum err_code candidates_list(struct variants *s, struct err *why)
     enum err_code rc = ERR_OK;
     if (!s->files) { /* arm A is the unchanged file, the current config a candidate */
         struct config as_is;
-        rc = tune_config_as_is(&as_is, o->current, why);
-        if (!rc) rc = variants_add(s, &as_is, NAN, why);
+        tune_config_as_is(&as_is, o->current);
+        rc = variants_add(s, &as_is, NAN, why);
         return rc ? rc : variants_add(s, o->current, NAN, why);
     }
     for (int k = 0; k < o->files->n && !rc; k++) { /* the reference first, then the most exact */

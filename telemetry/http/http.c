@@ -323,12 +323,14 @@ static CURLcode transfer(struct exchange *x)
     return code;
 }
 
-/* How long the exchange may take. */
+/* How long the exchange may take, and what is different for large bodies. */
 static void timeout_set(struct exchange *x)
 {
     const double stall_s = x->request->stall_s;
     curl_easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
     if (stall_s > 0) {
+        /* with HTTP/2, several transfers would share a connection, and so its rate */
+        curl_easy_setopt(x->curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
         curl_easy_setopt(x->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
         curl_easy_setopt(x->curl, CURLOPT_LOW_SPEED_TIME, (long)MAX(1, stall_s));
     } else {

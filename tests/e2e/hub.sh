@@ -8,6 +8,8 @@
 unset MODEL_ENDPOINT HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE HF_HUB_CACHE HUGGINGFACE_HUB_CACHE LLAMA_CACHE OLLAMA_MODELS MODELSCOPE_CACHE MODELSCOPE_DOMAIN HF_HUB_DISABLE_SYMLINKS HF_HUB_DISABLE_IMPLICIT_TOKEN
 
 HUB=$T/hub
+export TMPDIR=$T/tmp
+mkdir -p "$TMPDIR"
 mkdir -p "$HUB/o/tiny/sub" "$HUB/o/split" "$HUB/o/new" "$HUB/o/closed" "$HUB/ollama/library/tiny" "$HUB/modelscope/o/t.iny"
 cp "$MODEL" "$HUB/o/tiny/tiny-F32.gguf"
 "$QDYNO" quantize "$MODEL" -R q8_0 "$HUB/o/tiny/tiny-Q8_0.gguf" >/dev/null 2>&1 || fail "no q8_0 model for the hub"
@@ -61,7 +63,14 @@ expect 0 models --remote o/tiny -o json && json '{r["file"]: r["kind"] for r in 
   json 'all(r["decode_tok_s"] > 0 and r["fits"] and r["params"] > 2e5 and r["arch"] == "llama" for r in d["rows"] if r["kind"] == "weights")'
 [ ! -e "$CACHE" ] || fail "a list of files wrote into the cache"
 log 'sum("/tree/" in x["path"] for x in r) == 2' || fail "the list of files was not read page by page"
-ls -d /tmp/qdyno-head-* >/dev/null 2>&1 && fail "a folder for headers was left in /tmp"
+ls -d "$TMPDIR"/qdyno-head-* >/dev/null 2>&1 && fail "a folder for headers was left in $TMPDIR"
+
+faults '{"gated": ["o/tiny"]}' # sizes all the same
+expect 0 models --remote o/tiny -o json && json 'all(r["bytes"] > 0 and "licence" in r["error"] for r in d["rows"] if r["kind"] == "weights")'
+faults '{}'
+head -c 10 "$MODEL" >"$HUB/o/split/broken-F16.gguf" # beside a split model whose shards are no GGUF files
+expect 0 models --remote o/split -o json && json '{r["file"]: (r["shards"], r["bytes"]) for r in d["rows"]} == {"broken-F16.gguf": (1, 10), "s-Q4_0-00001-of-00003.gguf": (3, 90000)} and all("GGUF" in r["error"] for r in d["rows"])'
+rm "$HUB/o/split/broken-F16.gguf"
 
 # ---- a pull, and the layout
 quiet

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/models/models.h"
 #include "engine/chat/chat.h"
 #include "tui/cli/commands.h"
 #include "tui/forms/forms.h"
@@ -136,13 +137,26 @@ static void offer_runs(const struct completion *c)
     db_close(d);
 }
 
+/* Names of the models on this machine, as they are listed and without the store's prefix, and files. */
+static void offer_models(const struct completion *c)
+{
+    struct model_list l;
+    struct err ignored;
+    if (!models_find(&l, &(struct models_options){ .names_only = true }, &ignored))
+        for (int i = 0; i < l.n; i++)
+            if (l.row[i].kind == MODEL_WEIGHTS && l.row[i].path)
+                offer(c, "", l.row[i].name, MODEL_STORES[l.row[i].store].title);
+    models_done(&l);
+    offer_files(c);
+}
+
 /* What the placeholder of a flag or of an argument stands for. */
 static const struct {
     const char *placeholder;
     void (*offer)(const struct completion *c);
 } KINDS[] = {
     { "CONFIG", offer_config },       { "WORKLOAD", offer_workloads }, { "ID", offer_runs },
-    { "METRIC", offer_metrics },      { "COMMAND", offer_commands },   { "MODEL", offer_files },
+    { "METRIC", offer_metrics },      { "COMMAND", offer_commands },   { "MODEL", offer_models },
     { "FILE", offer_files },          { "DIR", offer_files },          { "IN", offer_files },
     { "OUT", offer_files },           { "TEXT", offer_files },         { "A", offer_config },
     { "NAME|FILE", offer_templates },

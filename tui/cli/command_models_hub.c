@@ -188,18 +188,20 @@ static enum err_code put_file(struct table *t, struct asking *s, const struct hu
     for (int i = 0; i < n; i++) bytes += r->files[index[i]].size;
     json_put_int(row, "bytes", rc ? f->size : bytes);
     json_put_int(row, "shards", MAX(n, 1));
+    bool ends = false; /* the other files would fail in the same way */
     if (!rc && kind == MODEL_WEIGHTS) {
         progress_show(&s->progress, "reading the header of %s", f->path);
         rc = hub_head_open(&head, s->hub, r, index, n, &failed);
         if (!rc) put_header(row, hub_head_gguf(head), p);
         if (!rc) json_put_int(row, "header_bytes", hub_head_read_bytes(head));
+        ends = rc == ERR_ABSENT || rc == ERR_CANCELLED || rc == ERR_NOMEM;
     }
     hub_head_close(head);
     free(index);
     if (!rc) return ERR_OK;
     json_put_str(row, "error", failed.message);
-    if (rc == ERR_FORMAT || !r->files[file].size) return ERR_OK;
-    *why = failed; /* the other files would fail in the same way */
+    if (!ends) return ERR_OK;
+    *why = failed;
     return rc;
 }
 

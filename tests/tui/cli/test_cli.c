@@ -1,6 +1,7 @@
 /* Proves: the parser accepts flags in any order and refuses unknown ones with the nearest spelling; every
- * flag of every command is in the help, the man page and the completion; the five output formats agree on
- * difficult values. */
+ * flag of every command is in the help, the man page and the completion; a model among the arguments goes
+ * where it belongs, and a config line is never taken for one; the five output formats agree on difficult
+ * values. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -78,7 +79,8 @@ static void test_refusals_name_flag_value_and_allowed(void **state)
         { "qdyno bench -r 1 -r 2", { "-r", "twice" } },
         { "qdyno bench -t 1 --threads 2", { "threads", "twice" } },
         { "qdyno info --tensors=1", { "--tensors", "no value" } },
-        { "qdyno info extra", { "extra", "too many" } },
+        { "qdyno info some extra", { "some", "too many" } },
+        { "qdyno doctor extra", { "extra", "too many" } },
         { "qdyno show", { "show", "needs 1" } },
         { "qdyno run -p x --temp nan", { "--temp", "nan" } },
         { "qdyno run -p x --threads 2x", { "threads", "2x" } },
@@ -125,6 +127,56 @@ static void test_values_that_look_like_flags(void **state)
 
 /* A knob flag is the default of every config line, a value in the line wins, and several values make a grid
  * without duplicates. */
+/* The value of -m, the arguments left, and the command: "ab m.gguf: default,q8_0". */
+static void test_models_are_taken_from_arguments(void **state)
+{
+    static const struct {
+        const char *line, *want;
+    } CASES[] = {
+        { "x.gguf", "dashboard x.gguf:" },
+        { "hf:o/r:Q4_0", "dashboard hf:o/r:Q4_0:" },
+        { "o/r:Q4_0 q8_0", "dashboard o/r:Q4_0: default q8_0" },
+        { "bench x.gguf", "bench x.gguf:" },
+        { "bench some-part", "bench some-part:" },
+        { "fit -c 64 ollama:llama3.2:3b", "fit ollama:llama3.2:3b:" },
+        { "ab x.gguf q8_0", "ab x.gguf: default q8_0" },
+        { "ab x.gguf q8_0 q4_0", "ab x.gguf: q8_0 q4_0" },
+        { "ab x.gguf -w tg8 -w tg16", "ab x.gguf:" },
+        { "ab x.gguf q8_0 -w tg8 -w tg16", "ab x.gguf: q8_0" },
+        { "ab x.gguf o/r:Q4_0", "ab none: model=x.gguf model=o/r:Q4_0" },
+        { "ab a~b.gguf y.gguf", "ab none: model=\"a b.gguf\" model=y.gguf" },
+        { "ab -m x.gguf q8_0 q4_0", "ab x.gguf: q8_0 q4_0" },
+        { "ab q8_0 q4_0", "ab none: q8_0 q4_0" },
+        { "ab model=x.gguf q4_0", "ab none: model=x.gguf q4_0" },
+        { "apply x.gguf q8_0", "apply x.gguf: q8_0" },
+        { "apply applied", "apply none: applied" },
+        { "govern x.gguf q8_0 q4_0", "govern x.gguf: q8_0 q4_0" },
+        { "quantize x.gguf y.gguf -R q4_0", "quantize none: x.gguf y.gguf" },
+    };
+    struct cli_global g;
+    struct cli_args a;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        struct str got = { 0 };
+        char line[200];
+        snprintf(line, sizeof line, "qdyno %s", CASES[i].line);
+        CHECK_OK(parse(&g, &a, line, &why));
+        str_printf(&got, "%s %s:", a.command->name, args_text(&a, "-m", "none"));
+        for (int k = 0; k < a.n; k++) str_printf(&got, " %s", a.arg[k]);
+        assert_string_equal(str_text(&got), CASES[i].want);
+        str_free(&got);
+        cli_args_done(&a);
+    }
+    static const char *const REFUSED[] = { "qdyno bench q8_0", "qdyno bench x.gguf y.gguf", "qdyno nothing",
+                                           "qdyno show x.gguf y" };
+    for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
+        struct err why = { 0 };
+        assert_int_equal(parse(&g, &a, REFUSED[i], &why), ERR_USAGE);
+        cli_args_done(&a);
+    }
+}
+
 static void test_config_grid(void **state)
 {
     (void)state;
@@ -295,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_flags_stand_anywhere),
         cmocka_unit_test(test_refusals_name_flag_value_and_allowed),
         cmocka_unit_test(test_values_that_look_like_flags),
+        cmocka_unit_test(test_models_are_taken_from_arguments),
         cmocka_unit_test(test_config_grid),
         cmocka_unit_test(test_tables_are_whole),
         cmocka_unit_test(test_writers),

@@ -36,12 +36,17 @@ static bool is_checkpoint(const char *path)
     return config && weights;
 }
 
-bool cli_word_is_model(const char *word)
+static bool is_config(const char *word)
 {
     struct config c;
+    return !*word || *word == '@' || !strcmp(word, "applied") || !config_parse(&c, word, NULL);
+}
+
+bool cli_word_is_model(const char *word)
+{
     struct stat st;
     struct model_name n;
-    if (!*word || *word == '@' || !strcmp(word, "applied") || !config_parse(&c, word, NULL)) return false;
+    if (is_config(word)) return false;
     if (!stat(word, &st)) {
         if (S_ISDIR(st.st_mode)) return is_checkpoint(word);
         return S_ISREG(st.st_mode) && (str_ends(word, ".safetensors") || has_magic(word));
@@ -88,13 +93,14 @@ enum err_code cli_models_take(struct cli_args *a, struct err *why)
     int models = 0;
     const char *workload[2];
     if (!flag || args_has(a, flag->name) || a->given_count == ARGS_GIVEN) return ERR_OK;
-    for (int i = 0; i < a->n; i++) models += cli_word_is_model(a->arg[i]);
+    const bool only = !a->command->max_args && a->n == 1; /* it can be nothing else: also a part of a name */
+    for (int i = 0; i < a->n; i++) models += only ? !is_config(a->arg[i]) : cli_word_is_model(a->arg[i]);
     if (models > 1 && models == a->n && a->command->compares) {
         enum err_code rc = ERR_OK;
         for (int i = 0; i < a->n && !rc; i++) rc = arm_of_model(a, i, why);
         return rc;
     }
-    if (models != 1 || !cli_word_is_model(a->arg[0])) return ERR_OK;
+    if (models != 1 || (!only && !cli_word_is_model(a->arg[0]))) return ERR_OK;
     a->given[a->given_count].flag = flag;
     a->given[a->given_count++].value = a->arg[0];
     remove_first(a);
@@ -142,9 +148,12 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
         cli_note(g, "%s: %s", text, a->given[i].value);
     }
     for (int i = 0; i < a->n && i < a->command->model_args; i++) {
+        struct model_name n;
         char *path = NULL;
         if (!stat(a->arg[i], &st)) continue;
         enum err_code rc = model_path(&path, g, a, a->arg[i], why);
+        /* the command says what is wrong with a path that is missing, after it has checked its flags */
+        if (rc == ERR_IO && !model_name_parse(&n, a->arg[i], NULL) && n.store == STORE_PATH) continue;
         if (rc) return rc;
         a->arg[i] = keep(a, path, a->arg[i]);
     }
