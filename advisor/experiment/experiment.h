@@ -537,5 +537,6 @@ json_t *experiment_to_json(const struct experiment_state *s);
 
 #include "advisor/experiment/claims.h"
 #include "advisor/experiment/figures.h"
+#include "advisor/experiment/now.h"
 
 #endif
