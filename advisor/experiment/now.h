@@ -3,7 +3,7 @@
 #ifndef QDYNO_ADVISOR_EXPERIMENT_NOW_H
 #define QDYNO_ADVISOR_EXPERIMENT_NOW_H
 
-#include "base/json.h"
+#include "base/base.h"
 
 struct experiment_state;
 
