@@ -77,8 +77,6 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
     x->sampler = deps->sampler;
     x->machine = *deps->machine;
     if (deps->labels) x->labels = *deps->labels;
-    x->on_event = deps->on_event;
-    x->event_ctx = deps->event_ctx;
     if (deps->log)
         x->log = *deps->log;
     else

@@ -39,10 +39,7 @@ void experiment_log_event(struct experiment *x, const char *kind, const char *fm
     state_done(x);
     struct err ignored; /* an event that cannot be stored is no reason to lose the measurement */
     if (x->state.run_id) (void)db_event_add(x->db, x->state.run_id, kind, text, &ignored);
-    if (x->on_event)
-        x->on_event(x->event_ctx, kind, text);
-    else
-        log_write(&x->log, LOG_INFO, "%s", text);
+    log_write(&x->log, LOG_INFO, "%s", text);
 }
 
 double experiment_elapsed(const struct experiment *x)

@@ -415,12 +415,9 @@ struct experiment_deps {
     const char *db_path;            /* NULL: default; the thread opens its own handle */
     struct sampler_thread *sampler; /* borrowed */
     const struct machine *machine;
-    const char *program; /* worker binary, NULL: self */
-    const struct log *log;
+    const char *program;             /* worker binary, NULL: self */
+    const struct log *log;           /* of the texts of its events, too */
     const struct run_labels *labels; /* of a new run; NULL: none */
-    /* Events, with their kinds, from the experiment's thread; NULL: their texts go to the log. */
-    void (*on_event)(void *ctx, const char *kind, const char *text);
-    void *event_ctx;
 };
 /* The kind of an event that says what disturbed a block. */
 #define EVENT_DISCARD "discard"
@@ -548,5 +545,6 @@ json_t *experiment_to_json(const struct experiment_state *s);
 
 #include "advisor/experiment/claims.h"
 #include "advisor/experiment/figures.h"
+#include "advisor/experiment/now.h"
 
 #endif

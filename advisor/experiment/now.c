@@ -1,8 +1,6 @@
 /* advisor/experiment/now.c - what happens now in a run that another process measures: the part of its state
  * that the database does not have, as JSON in both directions. Stored blocks are read with experiment_load,
  * so that no figure is derived twice. */
-#include "advisor/experiment/now.h"
-
 #include <string.h>
 
 #include "advisor/experiment/parts.h"
@@ -112,6 +110,7 @@ bool experiment_now_from_json(struct experiment_state *s, const json_t *o)
     s->phase = phase;
     json_clear_fields(NOW_FIELDS, COUNT_OF(NOW_FIELDS), s);
     json_get_fields(o, NOW_FIELDS, COUNT_OF(NOW_FIELDS), s);
+    s->running_arm = MIN(s->running_arm, s->spec.arms - 1);
     for (int i = 0; i < s->spec.arms; i++) arm_from_json(&s->arm[i], json_array_get(arms, (size_t)i));
     const json_t *occupancy = json_object_get(o, "occupancy");
     occupancy_read(&s->occupancy, (int)json_get_int(occupancy, "arm", -1), occupancy);

@@ -1,9 +1,11 @@
-/* advisor/experiment/now.h - what happens now in a run that another process measures. Public: the command
- * line writes it, the dashboard reads it. */
+/* advisor/experiment/now.h - what happens now in a run that another process measures: the command line writes
+ * it, the dashboard reads it. Included by experiment.h. */
 #ifndef QDYNO_ADVISOR_EXPERIMENT_NOW_H
 #define QDYNO_ADVISOR_EXPERIMENT_NOW_H
 
-#include "advisor/experiment/experiment.h"
+#include "base/base.h"
+
+struct experiment_state;
 
 /* What the rows of a run in the database do not say: the running cell, pauses, what a load does; before the
  * run has rows, also its specification. The object "ab" of a line of progress (docs/documents.md). New

@@ -215,8 +215,6 @@ struct experiment {
     struct sampler_thread *sampler;
     struct machine machine;
     struct log log;
-    void (*on_event)(void *ctx, const char *kind, const char *text); /* NULL: to the log */
-    void *event_ctx;
     struct run_labels labels;
 
     /* Of the experiment's thread alone. */

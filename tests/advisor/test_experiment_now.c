@@ -1,6 +1,5 @@
 /* Proves: what happens now in a run survives its way through JSON, with the load, the cache and the processes
  * of its arms; a run without rows brings its specification along; an object that is none changes nothing. */
-#include "advisor/experiment/now.h"
 #include "tests/check.h"
 
 #include <math.h>

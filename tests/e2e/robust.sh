@@ -75,7 +75,8 @@ keys -l default
 keys Enter
 killed=
 for _ in $(seq $((WAIT_S * 10))); do
-  worker=$(pgrep -P "$pid" -f 'worker --fd' | head -1)
+  ab=$(pgrep -P "$pid" -f ' ab ' | head -1) # the A/B is a process of its own, which starts the workers
+  worker=$(pgrep -P "${ab:-0}" -f 'worker --fd' | head -1)
   [ -n "$worker" ] && kill -9 "$worker" 2>/dev/null && killed=1 && break
   sleep 0.1
 done

@@ -183,31 +183,31 @@ static void the_running_load_changes(void **state)
     struct effect e = press(&u, s, '+');
     CHECK_EQ(e.requests, REQUEST_CHANGE_LOAD);
     CHECK_EQ(e.job.other_id, 1);
-    CHECK_STR(e.job.text[0], "");
+    CHECK_STR(e.job.text, "");
     CHECK_EQ(press(&u, s, '-').job.other_id, -1);
     e = press(&u, s, '.');
     CHECK_EQ(e.requests, REQUEST_CHANGE_LOAD);
-    CHECK_STR(e.job.text[0], "schedule=prefill_first");
+    CHECK_STR(e.job.text, "schedule=prefill_first");
     CHECK_CONTAINS(e.message, "measured again");
 
     e = press(&u, server, '+');
     CHECK(e.job.run == job_change_server && e.queue == QUEUE_NETWORK && !e.requests);
-    CHECK_STR(e.job.text[0], "max_sequences=9");
-    CHECK_STR(press(&u, server, '-').job.text[0], "max_sequences=7");
-    CHECK_STR(press(&u, server, '.').job.text[0], "schedule=prefill_first");
+    CHECK_STR(e.job.text, "max_sequences=9");
+    CHECK_STR(press(&u, server, '-').job.text, "max_sequences=7");
+    CHECK_STR(press(&u, server, '.').job.text, "schedule=prefill_first");
     server->server.max_sequences = 8;
     CHECK(press(&u, server, '+').is_error);
     snprintf(server->server.live.settings, sizeof server->server.live.settings,
              "max_sequences=1,schedule=dynamic");
     CHECK(press(&u, server, '-').is_error);
-    CHECK_STR(press(&u, server, '.').job.text[0], "schedule=fcfs"); /* the first one again */
+    CHECK_STR(press(&u, server, '.').job.text, "schedule=fcfs"); /* the first one again */
 
     press(&u, server, ';');
     CHECK_EQ(u.form.kind, FORM_LOAD);
     form_put(&u.form, 0, "threads=2");
     CHECK(press(&u, server, UI_KEY_ENTER).is_error);
     form_put(&u.form, 0, "evict=fifo,itl_limit=50ms");
-    CHECK_STR(press(&u, server, UI_KEY_ENTER).job.text[0], "evict=fifo,itl_limit=50ms");
+    CHECK_STR(press(&u, server, UI_KEY_ENTER).job.text, "evict=fifo,itl_limit=50ms");
     CHECK_EQ(u.form.kind, FORM_CLOSED);
     snprintf(server->server.error, sizeof server->server.error, "gone");
     CHECK(press(&u, server, '.').is_error);

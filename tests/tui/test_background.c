@@ -45,7 +45,7 @@ static const struct file_entry *entry(const struct folder *f, const char *name)
 static void read_folder(struct background *b, const char *path)
 {
     struct job j = { .id = background_want_folder(b) };
-    j.text[0] = path;
+    j.text = path;
     job_list_folder(b, &j);
 }
 
@@ -107,7 +107,7 @@ static void folders(void **state)
     CHECK_CONTAINS(f->error, "/nowhere/");
     /* a newer request cancels this one: the published folder stays the same */
     struct job late = { .id = background_want_folder(b) };
-    late.text[0] = path;
+    late.text = path;
     background_want_folder(b);
     job_list_folder(b, &late);
     assert_string_equal(f->path, "/nowhere/");
@@ -124,7 +124,7 @@ static void lines_are_judged(void **state)
     struct background *b = background_new();
     static struct form form;
     struct job model = { .run = job_read_model }, j = { .form = &form };
-    model.text[0] = MODEL;
+    model.text = MODEL;
     job_read_model(b, &model);
     CHECK_GT(b->known.recipes.count, 20);
     int made = 0, same = 0;
@@ -137,7 +137,7 @@ static void lines_are_judged(void **state)
     CHECK_GT(made, 10);
     CHECK_EQ(same, 1); /* f16, the format of the file */
     form_show(&form, FORM_AB, (const char *const[FORM_FIELDS]){ "ctk=", NULL, "tg64" });
-    j.text[0] = MODEL;
+    j.text = MODEL;
     job_estimate_lines(b, &j);
     const struct line_estimates *said = &b->known.estimates;
     assert_string_equal(said->text, "ctk=");
@@ -164,7 +164,7 @@ static void each_arm_is_checked(void **state)
     static struct form form;
     form_show(&form, FORM_AB,
               (const char *const[FORM_FIELDS]){ "nonsense=", "model=/nowhere/b.gguf", "tg64" });
-    const struct job j = { .text = { MODEL }, .form = &form, .id = 5 };
+    const struct job j = { .text = MODEL, .form = &form, .id = 5 };
     background_want_check(b, 5);
     job_check_form(b, &j);
     CHECK_EQ(b->known.checked.of, 5);
@@ -186,7 +186,7 @@ static void another_model_forgets_the_last(void **state)
     s->stopped_ab.id = 7;
     s->estimates.decode_tok_s = 57.7;
     snprintf(s->applied, sizeof s->applied, "threads=1");
-    j.text[0] = "/nowhere/other.gguf";
+    j.text = "/nowhere/other.gguf";
     job_read_model(b, &j);
     CHECK_STR(s->model_path, "/nowhere/other.gguf");
     CHECK_EQ(s->quality.count, -1);

@@ -251,8 +251,8 @@ static void a_newer_check_supersedes_an_older_one(void **state)
     static struct form first, second;
     form_show(&first, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/nowhere/old.gguf" });
     form_show(&second, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/nowhere/new.gguf" });
-    const struct job old = { .run = job_check_form, .text = { "" }, .form = &first, .id = 11 };
-    const struct job newer = { .run = job_check_form, .text = { "" }, .form = &second, .id = 12 };
+    const struct job old = { .run = job_check_form, .text = "", .form = &first, .id = 11 };
+    const struct job newer = { .run = job_check_form, .text = "", .form = &second, .id = 12 };
     (void)state;
     CHECK_OK(background_open(&b, ":memory:", &why));
     background_want_check(b, 11);

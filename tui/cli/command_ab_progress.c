@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advisor/experiment/now.h"
 #include "tui/cli/commands.h"
 
 void ab_lines_begin(struct ab_lines *l, const struct cli_global *g)

@@ -83,12 +83,12 @@ struct effect action_compare(struct ui *ui, const struct snapshot *s)
 {
     char title[80];
     int64_t id[MARKED];
-    struct effect e = effect_start(DO_COMPARE, ui, s, REQUEST_SHOW_COMMAND | REQUEST_LOG_COMMAND);
+    struct effect e = effect_start(DO_COMPARE, ui, s, REQUEST_SHOW_COMMAND);
     if (e.is_error || !ui_compared(ui, s, id)) return e;
     snprintf(title, sizeof title, "Run %lld compared with run %lld", (long long)id[1], (long long)id[0]);
     e.queue = QUEUE_DATABASE;
     e.job = (struct job){ .run = job_read_command,
-                          .text = { arena_strdup(&ui->texts, title) },
+                          .text = arena_strdup(&ui->texts, title),
                           .command = e.command };
     return e;
 }

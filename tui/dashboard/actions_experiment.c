@@ -181,7 +181,7 @@ struct effect action_advise(struct ui *ui, const struct snapshot *s)
     struct effect e = effect_start(DO_ADVISE, ui, s,
                                    s->ceilings_known ? REQUEST_SHOW_COMMAND : REQUEST_RUN_COMMAND);
     if (e.is_error || !s->ceilings_known) return e;
-    e.job = (struct job){ .run = job_advise, .text = { s->model_path } };
+    e.job = (struct job){ .run = job_advise, .text = s->model_path };
     e.queue = QUEUE_PROCESSOR;
     return e;
 }

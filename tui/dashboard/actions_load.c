@@ -16,7 +16,7 @@ static struct effect load_change(struct ui *ui, const struct snapshot *s, const 
         e.requests = REQUEST_CHANGE_LOAD;
     }
     e.job.other_id = by;
-    e.job.text[0] = arena_strdup(&ui->texts, settings);
+    e.job.text = arena_strdup(&ui->texts, settings);
     return e;
 }
 

@@ -75,9 +75,10 @@ static void command_log(struct dashboard *d, const struct words *command)
     background_log(d->background, LOG_INFO, "$ %s", command_shown(&d->ui, command, line, sizeof line));
 }
 
-/* In the status line. */
-static void command_message(struct dashboard *d, const struct words *command)
+/* In the status line and the log. */
+static void command_show(struct dashboard *d, const struct words *command)
 {
+    command_log(d, command);
     char line[512];
     dashboard_message(d, false, "$ %s", command_shown(&d->ui, command, line, sizeof line));
 }
@@ -171,7 +172,7 @@ static void load_change(struct dashboard *d, const struct job *j)
 {
     static const double MORE = 1.25, LESS = 0.8;
     const double rate_by = j->other_id > 0 ? MORE : j->other_id < 0 ? LESS : 1;
-    if (!background_change_load(d->background, rate_by, j->text[0] ? j->text[0] : ""))
+    if (!background_change_load(d->background, rate_by, j->text ? j->text : ""))
         dashboard_message(d, true, "the load was not changed: no A/B that can change it is running");
 }
 
@@ -190,8 +191,7 @@ void effect_apply(struct dashboard *d, const struct effect *e)
     if (queue_takes(d, e)) return;
     /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
     if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
-    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) command_message(d, &e->command);
-    if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, &e->command);
+    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) command_show(d, &e->command);
     screen_requests(d, r);
     measuring_requests(d, r, &e->job);
     if (r & REQUEST_START_WRITING) writing_start(d, e->writing);

@@ -110,12 +110,12 @@ void background_want_check(struct background *b, uint64_t hash);
  * reading with another one. */
 void background_filter_history(struct background *b, const char *filter);
 
-/* ---------------------------------------------------------------- jobs, and their arguments: text[0] and
- * others */
+/* ---------------------------------------------------------------- jobs, and their arguments */
 
 void job_detect_machine(struct background *b, const struct job *j); /* identity, stored limits, sampler */
-void job_read_model(struct background *b, const struct job *j);     /* 0 path */
-void job_advise(struct background *b, const struct job *j); /* 0 model; the limits of the machine are known */
+void job_read_model(struct background *b, const struct job *j);     /* text: path */
+void job_advise(struct background *b,
+                const struct job *j); /* text: model; the limits of the machine are known */
 void job_find_busiest(struct background *b, const struct job *j);   /* publishes busy.by */
 void job_predict_limits(struct background *b, const struct job *j); /* experiment: its first two arms */
 void job_read_history(struct background *b, const struct job *j);
@@ -127,14 +127,15 @@ void job_load_run(struct background *b, const struct job *j);    /* id */
 void job_push(struct background *b, const struct job *j);        /* id; command */
 void job_flush_spool(struct background *b, const struct job *j);
 void job_read_server(struct background *b, const struct job *j);
-void job_change_server(struct background *b, const struct job *j); /* 0 config line of what changes */
+void job_change_server(struct background *b, const struct job *j); /* text: config line of what changes */
 /* command; id 1: open its output when it ends */
 void job_run_command(struct background *b, const struct job *j);
-/* command: one that only reads, beside what else runs; 0 title of the page that its output becomes */
+/* command: one that only reads, beside what else runs; text: title of the page that its output becomes */
 void job_read_command(struct background *b, const struct job *j);
-void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
-void job_check_form(struct background *b, const struct job *j);  /* form; 0 model; id: its form_hash() */
-void job_estimate_lines(struct background *b, const struct job *j); /* form: of an A/B; 0 model */
+void job_list_folder(struct background *b,
+                     const struct job *j); /* text: path; id of background_want_folder() */
+void job_check_form(struct background *b, const struct job *j); /* form; text: model; id: its form_hash() */
+void job_estimate_lines(struct background *b, const struct job *j); /* form: of an A/B; text: model */
 
 /* ---------------------------------------------------------------- parts of jobs */
 

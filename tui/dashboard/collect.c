@@ -182,7 +182,7 @@ static void request_folder(struct dashboard *d)
 {
     struct form_lookups *l = &d->lookups;
     char path[sizeof l->folder];
-    struct job j = { .run = job_list_folder, .text = { path } };
+    struct job j = { .run = job_list_folder, .text = path };
     if (!suggestions_folder(&d->ui.form, path, sizeof path)) {
         l->folder_known = false;
         return;
@@ -201,7 +201,7 @@ static void request_estimates(struct dashboard *d)
     const struct form *f = &d->ui.form;
     const enum form_ask ask = form_asks(f);
     const struct form_field *field = &f->field[f->focus];
-    const struct job j = { .run = job_estimate_lines, .text = { d->s->model_path }, .form = f };
+    const struct job j = { .run = job_estimate_lines, .text = d->s->model_path, .form = f };
     char want[sizeof l->estimated];
     if (f->kind != FORM_AB || (ask != ASK_CONFIG && ask != ASK_MORE) || !d->s->model_path[0]) return;
     snprintf(want, sizeof want, "%d %s %s", field->cursor, d->s->model_path, field->text);
@@ -214,9 +214,7 @@ static void request_check(struct dashboard *d)
 {
     const struct form *f = &d->ui.form;
     const uint64_t want = form_hash(f, d->s->model_path);
-    const struct job j = {
-        .run = job_check_form, .text = { d->s->model_path }, .form = f, .id = (int64_t)want
-    };
+    const struct job j = { .run = job_check_form, .text = d->s->model_path, .form = f, .id = (int64_t)want };
     if (d->lookups.checked == want || d->s->checked.of == want) return;
     background_want_check(d->background, want); /* a check of earlier texts that runs now ends early */
     if (jobs_put(d->queue[QUEUE_DATABASE], &j)) d->lookups.checked = want;
@@ -275,7 +273,7 @@ static void flush_spool(struct dashboard *d)
     if (d->s->spool_count <= 0 || clock_ns() < d->flush_ns) return;
     if (snapshot_is_running(d->s) || d->options->read_only) return;
     d->flush_ns = clock_ns() + FLUSH_NS;
-    const struct job flush = { .run = job_flush_spool, .text = { d->ui.push_url } };
+    const struct job flush = { .run = job_flush_spool, .text = d->ui.push_url };
     jobs_put(d->queue[QUEUE_NETWORK], &flush);
 }
 

@@ -15,7 +15,7 @@ static void first_jobs(struct dashboard *d)
     const struct dashboard_options *o = d->options;
     jobs_put(d->queue[QUEUE_PROCESSOR], &(struct job){ .run = job_detect_machine });
     if (o->model) {
-        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_model, .text = { o->model } });
+        jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_model, .text = o->model });
     }
     jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_read_history });
     if (o->frames <= 0 && !o->read_only)

@@ -49,7 +49,7 @@ struct effect effect_request(unsigned requests)
 }
 
 struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
-                         const char *text0)
+                         const char *text)
 {
-    return (struct effect){ .queue = queue, .job = { .run = run, .text = { text0 } } };
+    return (struct effect){ .queue = queue, .job = { .run = run, .text = text } };
 }

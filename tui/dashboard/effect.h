@@ -29,8 +29,7 @@ enum effect_request {
                           << 21, /* of the experiment; job: 0 settings, other_id: 1 more, -1 fewer requests */
     /* these act on `command` */
     REQUEST_RUN_COMMAND = 1 << 14,  /* in the background; also shows and logs it */
-    REQUEST_SHOW_COMMAND = 1 << 15, /* in the status line */
-    REQUEST_LOG_COMMAND = 1 << 16,
+    REQUEST_SHOW_COMMAND = 1 << 15, /* in the status line and the log */
     REQUEST_COPY_COMMAND = 1 << 17, /* to the terminal's clipboard and the log */
 };
 
@@ -55,8 +54,8 @@ struct effect effect_request(unsigned requests);
 struct effect effect_start(enum action action, struct ui *ui, const struct snapshot *s, unsigned requests);
 /* Run a command in another process. An error when memory ran out while it was built. */
 struct effect effect_run(const struct words *command);
-/* A background job; what else it needs is set by the caller. text0 NULL: "". */
+/* A background job; what else it needs is set by the caller. text NULL: "". */
 struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
-                         const char *text0);
+                         const char *text);
 
 #endif

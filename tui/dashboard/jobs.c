@@ -20,7 +20,7 @@ struct jobs {
 
 static void job_free(struct job *j)
 {
-    for (int i = 0; i < JOB_TEXTS; i++) free((void *)j->text[i]);
+    free((void *)j->text);
     free((void *)j->experiment);
     free((void *)j->form);
 }
@@ -38,10 +38,8 @@ static bool job_copy(struct job *out, const struct job *j)
 {
     bool good = true;
     *out = *j;
-    for (int i = 0; i < JOB_TEXTS; i++) {
-        const char *text = j->text[i] ? j->text[i] : "";
-        out->text[i] = copy_of(text, strlen(text) + 1, &good);
-    }
+    const char *text = j->text ? j->text : "";
+    out->text = copy_of(text, strlen(text) + 1, &good);
     out->experiment = copy_of(j->experiment, sizeof *j->experiment, &good);
     out->form = copy_of(j->form, sizeof *j->form, &good);
     if (!good) job_free(out);

@@ -19,13 +19,12 @@ enum job_queue {
     QUEUES
 };
 
-enum { JOB_TEXTS = 2 };
 enum { JOB_ARMS = 2 }; /* arms that a form always has, and whose roofline limits are computed */
 /* Arguments have any length; background.h lists them for each job. Texts and structs are borrowed until
  * jobs_put() has copied them; words live as long as the dashboard. */
 struct job {
     void (*run)(struct background *b, const struct job *j);
-    const char *text[JOB_TEXTS];              /* NULL: "" when the job runs */
+    const char *text;                         /* NULL: "" when the job runs */
     const struct experiment_spec *experiment; /* NULL: none */
     const struct form *form;                  /* NULL: none */
     struct words command;

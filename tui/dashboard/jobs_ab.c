@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advisor/experiment/now.h"
 #include "base/cut/cut.h"
 
 /* The drawing thread takes it with background_take_loaded(). The lock is held. */

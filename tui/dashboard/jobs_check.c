@@ -60,7 +60,7 @@ static bool check_ab(struct form_checked *out, struct experiment_spec *s, const 
 {
     static const enum form_ab FIELDS[] = { AB_A, AB_B, AB_MORE };
     const char *quality = j->form->field[AB_QUALITY].text;
-    bool good = !form_experiment(s, j->form, j->text[0], BUSY_ANYHOW, why);
+    bool good = !form_experiment(s, j->form, j->text, why);
     if (*j->form->field[AB_WORKLOAD].error) return false; /* arms are checked for a workload */
     for (int arm = 0; arm < s->arms; arm++) {
         if (*j->form->field[FIELDS[arm]].error) continue; /* its field says so itself */
@@ -93,7 +93,7 @@ static void check_setting(struct form_checked *out, struct background *b, const 
     background_copy(b, s);
     const enum err_code rc = knob_changed_line(s, j->form->field[0].text, line, sizeof line, why);
     refuse(out, 0, rc, why);
-    if (!rc) check_line(out, 0, line, j->text[0], why);
+    if (!rc) check_line(out, 0, line, j->text, why);
     free(s);
 }
 
@@ -104,7 +104,7 @@ static void check_quantize(struct form_checked *out, const struct job *j, struct
     struct gguf *g = NULL;
     struct quantize_plan plan = { 0 };
     if (config_parse(&c, j->form->field[QUANTIZE_RECIPE].text, why)) return;
-    enum err_code rc = model_file_open(&g, j->text[0], why);
+    enum err_code rc = model_file_open(&g, j->text, why);
     if (!rc) rc = quantize_plan_init(&plan, g, &c, why);
     if (!rc) quantize_plan_done(&plan);
     refuse(out, 0, rc, why);
@@ -137,9 +137,9 @@ void job_check_form(struct background *b, const struct job *j)
     out->of = (uint64_t)j->id;
     switch (f->kind) {
     case FORM_AB: forecasts = check_ab(out, spec, j, &why); break;
-    case FORM_RESUME: forecasts = !form_experiment(spec, f, j->text[0], BUSY_ANYHOW, &why); break;
+    case FORM_RESUME: forecasts = !form_experiment(spec, f, j->text, &why); break;
     case FORM_WRITE:
-        for (int i = 1; i <= SIDEBYSIDE_ARMS; i++) check_line(out, i, f->field[i].text, j->text[0], &why);
+        for (int i = 1; i <= SIDEBYSIDE_ARMS; i++) check_line(out, i, f->field[i].text, j->text, &why);
         break;
     case FORM_SETTING: check_setting(out, b, j, &why); break;
     case FORM_QUANTIZE: check_quantize(out, j, &why); break;

@@ -256,7 +256,7 @@ void job_run_command(struct background *b, const struct job *j)
     job_read_history(b, j);
     const char *advised = !rc && !status && words_run(&j->command, "advise") ? words_value(&j->command, "-m")
                                                                              : NULL;
-    if (advised) job_advise(b, &(struct job){ .text = { advised } });
+    if (advised) job_advise(b, &(struct job){ .text = advised });
 }
 
 enum err_code background_run_beside(struct background *b, struct text_page *page, const struct words *command,
@@ -277,7 +277,7 @@ void job_read_command(struct background *b, const struct job *j)
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {
-        text_cut(page->title, sizeof page->title, j->text[0]);
+        text_cut(page->title, sizeof page->title, j->text);
         page->opens = true;
         background_publish_page(b, page);
     }

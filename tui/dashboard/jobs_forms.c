@@ -190,7 +190,7 @@ void job_list_folder(struct background *b, const struct job *j)
         background_announce(b, true, "not enough memory for a folder");
         return;
     }
-    snprintf(f->path, sizeof f->path, "%.*s", (int)sizeof f->path - 1, j->text[0]);
+    snprintf(f->path, sizeof f->path, "%.*s", (int)sizeof f->path - 1, j->text);
     if (f->path[0])
         folder_read(f, f->path);
     else
@@ -309,7 +309,7 @@ void job_estimate_lines(struct background *b, const struct job *j)
     struct gguf *g = NULL;
     struct workload w = { 0 };
     struct err why;
-    if (s && c && out && !model_file_open(&g, j->text[0], &why)) {
+    if (s && c && out && !model_file_open(&g, j->text, &why)) {
         const bool known = !workload_parse(&w, j->form->field[AB_WORKLOAD].text, &why) && !w.train;
         struct config usual;
         config_default(&usual);

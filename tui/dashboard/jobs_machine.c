@@ -66,20 +66,20 @@ void job_read_model(struct background *b, const struct job *j)
     struct gguf *g = NULL;
     struct model_shape shape = { 0 };
     struct model_summary *ledger = calloc(1, sizeof *ledger);
-    enum err_code rc = strlen(j->text[0]) >= sizeof b->known.model_path
+    enum err_code rc = strlen(j->text) >= sizeof b->known.model_path
                            ? err_set(&why, ERR_USAGE, "the path of a model can have %d bytes here: %.100s...",
-                                     MODEL_PATH - 1, j->text[0])
-                       : ledger ? model_file_open(&g, j->text[0], &why)
+                                     MODEL_PATH - 1, j->text)
+                       : ledger ? model_file_open(&g, j->text, &why)
                                 : err_set(&why, ERR_NOMEM, "not enough memory for the model");
     if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
     if (rc == ERR_OK) model_summary_make(ledger, g, &shape);
     struct recipe_list *recipes = calloc(1, sizeof *recipes);
     if (recipes && rc == ERR_OK) recipe_list_make(recipes, g);
     struct proposals *proposals = calloc(1, sizeof *proposals);
-    if (proposals && rc == ERR_OK) proposals_make(proposals, g, &shape, j->text[0]);
+    if (proposals && rc == ERR_OK) proposals_make(proposals, g, &shape, j->text);
     gguf_close(g);
     background_lock(b);
-    str_put(b->known.model_path, sizeof b->known.model_path, j->text[0]);
+    str_put(b->known.model_path, sizeof b->known.model_path, j->text);
     snprintf(b->known.model_error, sizeof b->known.model_error, "%s", rc ? why.message : "");
     b->known.model = rc ? (struct model_shape){ 0 } : shape;
     if (ledger) b->known.summary = *ledger;
@@ -173,10 +173,10 @@ void job_advise(struct background *b, const struct job *j)
     background_lock(b);
     snprintf(b->known.advice_state, sizeof b->known.advice_state, "computing advice");
     background_unlock(b);
-    if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text[0], &k, &why);
+    if (rc == ERR_OK) rc = advice_compute(&list, &n, b, j->text, &k, &why);
     background_lock(b);
     struct snapshot *s = &b->known;
-    const bool same = !strcmp(j->text[0], s->model_path); /* another model may have been chosen meanwhile */
+    const bool same = !strcmp(j->text, s->model_path); /* another model may have been chosen meanwhile */
     if (same) advice_show(s, list, rc ? 0 : n);
     if (same)
         snprintf(s->advice_error, sizeof s->advice_error, "%s",

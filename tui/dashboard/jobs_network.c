@@ -68,7 +68,7 @@ void job_flush_spool(struct background *b, const struct job *j)
     struct err why = { 0 };
     struct db *d = NULL;
     int sent = 0;
-    struct push_target auth = target_from_environment(j->text[0]);
+    struct push_target auth = target_from_environment(j->text);
     auth.deadline_ns = clock_ns() + FLUSH_NS;
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (rc == ERR_OK) rc = outcome_flush(d, &auth, false, &sent, &why);

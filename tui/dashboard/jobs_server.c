@@ -56,7 +56,7 @@ void job_change_server(struct background *b, const struct job *j)
     struct config c;
     struct err why = { 0 };
     json_t *body = json_object(), *answer = NULL;
-    enum err_code rc = config_parse(&c, j->text[0], &why);
+    enum err_code rc = config_parse(&c, j->text, &why);
     for (int id = 0; !rc && id < KNOB_COUNT; id++)
         if (c.given[id]) json_put_str(body, KNOBS[id].key, config_text(&c, (enum knob_id)id));
     char *line = json_line(body);

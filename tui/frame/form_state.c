@@ -34,21 +34,12 @@ int form_budget_field(enum form_kind kind)
     return kind == FORM_AB ? (int)AB_BUDGET : kind == FORM_RESUME ? 0 : -1;
 }
 
-void experiment_spec_usual(struct experiment_spec *out, enum busy_mode when_busy)
-{
-    *out = (struct experiment_spec){ .arms = 2,
-                                     .margin = EXPERIMENT_MARGIN,
-                                     .wait_quiet_s = when_busy == BUSY_WAIT ? WAIT_QUIET_S : 0,
-                                     .estimand = when_busy == BUSY_LOADED ? ESTIMAND_LOADED : 0,
-                                     .seed = (uint64_t)clock_unix_ms() };
-}
-
 enum err_code form_experiment(struct experiment_spec *out, const struct form *f, const char *model,
-                              enum busy_mode when_busy, struct err *why)
+                              struct err *why)
 {
     static const enum form_ab ARMS[] = { AB_A, AB_B, AB_MORE };
     double seconds;
-    experiment_spec_usual(out, when_busy);
+    *out = (struct experiment_spec){ .arms = 2, .margin = EXPERIMENT_MARGIN };
     if (str_to_seconds(f->field[form_budget_field(f->kind)].text, &seconds)) out->budget_s = seconds;
     out->resume_id = f->about;
     if (f->kind == FORM_RESUME) return ERR_OK;

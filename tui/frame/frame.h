@@ -512,12 +512,10 @@ const struct experiment_forecast *form_forecast(const struct ui *u, const struct
 /* The field with the budget of the form; -1: it has none that a forecast is about. */
 int form_budget_field(enum form_kind kind);
 
-/* What FORM_AB or FORM_RESUME asks for; the quality of FORM_AB is left out. Errors: those of the parsers,
- * which the fields also show. */
+/* What FORM_AB or FORM_RESUME asks for, as far as its checks and its forecast need it: without the quality of
+ * FORM_AB. Errors: those of the parsers, which the fields also show. */
 enum err_code form_experiment(struct experiment_spec *out, const struct form *f, const char *model,
-                              enum busy_mode when_busy, struct err *why);
-/* An experiment with usual values, before its arms are known. */
-void experiment_spec_usual(struct experiment_spec *out, enum busy_mode when_busy);
+                              struct err *why);
 
 /* A configuration that runs on the model and differs from `other` ("default", or a config line), for the next
  * A/B and for the commands on screen; proposed_method(): one whose answers differ. "threads=1", which runs on

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment/now.h"
 #include "kernels/kernels.h"
 #include "telemetry/gpu/gpu.h"
 #include "telemetry/machine/machine.h"
