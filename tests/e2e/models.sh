@@ -59,6 +59,7 @@ expect 0 models unsloth --runs -o json && json '{r["name"] for r in d["rows"]} =
 expect 0 models --runs --fits --sort size -o json && json '[r["bytes"] for r in d["rows"]] == sorted((r["bytes"] for r in d["rows"]), reverse=True)'
 expect 0 models no-such-thing && says out 'none of 9 models matches'
 expect 5 models --dir "$T/none" && says err 'expected a folder'
+expect 4 models --pull hf:o/r --fits && says err "leave '--fits' out"
 expect 4 models --sort colour && says err 'one of name, size'
 (HOME=$T/empty XDG_CACHE_HOME=$T/empty OLLAMA_MODELS=$T/empty expect 0 models && says out 'no models found'; exit "$fails") || fails=$((fails + 1))
 
