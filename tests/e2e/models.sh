@@ -97,6 +97,10 @@ expect 0 bench -C model=mine,threads=1 -p 8 -n 0 -r 1 -o json
 expect 0 quantize lmstudio:pub/older-GGUF "$T/out.gguf" -R q4_0 --force
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["measured_run"] == 1 and d["rows"][0]["measured_prefill_tok_s"] > 0'
 
+yes 'One day a cat sat on a mat.' | head -n 40 >"$T/text.txt"
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*sha256-$BLOB model=[^ ]*older-F16.gguf default "
+expect 0 models llama3.2 -o json && json 'd["rows"][0]["kld_mean"] >= 0 and d["rows"][0]["kld_reference"].endswith("older-F16.gguf") and d["rows"][0]["kld_run"] > 0'
+
 # ---- models as arguments
 expect 0 info "$OWN/mine-Q4_0.gguf" -o json
 expect 0 info ollama:llama3.2:3b -o json

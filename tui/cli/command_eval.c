@@ -395,9 +395,13 @@ static void eval_put_next(struct eval *e)
         close_with_run(&e->m.table, e->m.run.row.id);
         return;
     }
+    /* -m is the file of the config that names none: with two files the reference names its own */
+    char *own = NULL;
+    if (!*config_text(&e->m.configs[0], KNOB_MODEL)) cli_config_model(&own, e->m.a, &e->m.configs[0], NULL);
     cli_note_run(&e->m.table, e->m.run.row.id);
-    close_with_ab(&e->m.table,
-                  &(struct next_ab){ e->ref.path, e->ref.line, line, "tg64", "whether the loss buys speed" });
+    close_with_ab(&e->m.table, &(struct next_ab){ own ? own : e->ref.path, e->ref.line, line, "tg64",
+                                                  "whether the loss buys speed" });
+    free(own);
 }
 
 static int eval_finish(struct eval *e, enum err_code rc, struct err *why)
