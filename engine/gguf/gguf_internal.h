@@ -24,7 +24,7 @@ struct gguf_shard {
     size_t size;
     /* Of a file of which only the first `size` bytes are here: its whole size; 0: all are here. */
     uint64_t whole;
-    bool cut; /* output: parsing failed because more bytes of the file are needed */
+    bool cut;            /* output: parsing failed because more bytes of the file are needed */
     struct file_map map; /* owns data; {0} when the bytes are borrowed */
     bool any_type;       /* accept tensors of types without a row in FORMATS */
     int version;
