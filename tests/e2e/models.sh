@@ -59,6 +59,7 @@ expect 0 models unsloth --runs -o json && json '{r["name"] for r in d["rows"]} =
 expect 0 models --runs --fits --sort size -o json && json '[r["bytes"] for r in d["rows"]] == sorted((r["bytes"] for r in d["rows"]), reverse=True)'
 expect 0 models no-such-thing && says out 'none of 9 models matches'
 expect 5 models --dir "$T/none" && says err 'expected a folder'
+expect 4 models --pull hf:o/r --fits && says err "leave '--fits' out"
 expect 4 models --sort colour && says err 'one of name, size'
 (HOME=$T/empty XDG_CACHE_HOME=$T/empty OLLAMA_MODELS=$T/empty expect 0 models && says out 'no models found'; exit "$fails") || fails=$((fails + 1))
 
@@ -95,6 +96,10 @@ expect 0 bench -m llama3.2:3b -p 8 -n 2 -r 1 -o json && json 'len(d["rows"]) == 
 expect 0 bench -C model=mine,threads=1 -p 8 -n 0 -r 1 -o json
 expect 0 quantize lmstudio:pub/older-GGUF "$T/out.gguf" -R q4_0 --force
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["measured_run"] == 1 and d["rows"][0]["measured_prefill_tok_s"] > 0'
+
+yes 'One day a cat sat on a mat.' | head -n 40 >"$T/text.txt"
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*sha256-$BLOB model=[^ ]*older-F16.gguf default "
+expect 0 models llama3.2 -o json && json 'd["rows"][0]["kld_mean"] >= 0 and d["rows"][0]["kld_reference"].endswith("older-F16.gguf") and d["rows"][0]["kld_run"] > 0'
 
 # ---- models as arguments
 expect 0 info "$OWN/mine-Q4_0.gguf" -o json

@@ -436,13 +436,29 @@ static int models_list(const struct cli_global *g, const struct cli_args *a)
     return cli_fail(a, &why);
 }
 
+/* Filters, order and folders are of the list of this machine. */
+static enum err_code check_alone(const struct cli_args *a, const char *flag, struct err *why)
+{
+    static const char *const OF_LIST[] = { "--fits", "--runs", "--sort", "--dir" };
+    const char *beside = a->n ? a->arg[0] : NULL;
+    for (size_t i = 0; i < COUNT_OF(OF_LIST) && !beside; i++)
+        if (args_has(a, OF_LIST[i])) beside = OF_LIST[i];
+    return beside ? err_set(why, ERR_USAGE, "%s does not list the models of this machine: leave '%s' out",
+                            flag, beside)
+                  : ERR_OK;
+}
+
 int command_models(const struct cli_global *g, const struct cli_args *a)
 {
     static const struct {
         const char *flag;
         int (*run)(const struct cli_global *g, const struct cli_args *a, const char *text);
     } OTHERS[] = { { "--search", models_search }, { "--remote", models_remote }, { "--pull", models_pull } };
-    for (size_t i = 0; i < COUNT_OF(OTHERS); i++)
-        if (args_has(a, OTHERS[i].flag)) return OTHERS[i].run(g, a, args_text(a, OTHERS[i].flag, ""));
+    struct err why = { 0 };
+    for (size_t i = 0; i < COUNT_OF(OTHERS); i++) {
+        if (!args_has(a, OTHERS[i].flag)) continue;
+        if (check_alone(a, OTHERS[i].flag, &why)) return cli_fail(a, &why);
+        return OTHERS[i].run(g, a, args_text(a, OTHERS[i].flag, ""));
+    }
     return models_list(g, a);
 }
