@@ -131,6 +131,8 @@ static enum err_code candidates_list(struct variants *s, struct err *why)
     if (!s->files) { /* arm A is the unchanged file, the current config a candidate */
         struct config as_is;
         rc = tune_config_as_is(&as_is, o->current, why);
+        if (!strcmp(config_text(&as_is, KNOB_FORCE), KNOBS[KNOB_FORCE].otherwise))
+            config_unset(&as_is, KNOB_FORCE);
         if (!rc) rc = variants_add(s, &as_is, NAN, why);
         return rc ? rc : variants_add(s, o->current, NAN, why);
     }
@@ -381,7 +383,8 @@ static int judged_candidates(const struct variants *s, struct gate_result *judge
     for (int i = 0; i < s->n; i++) {
         judged[i] = s->v[i].judged;
         /* what was not timed, because its loss excludes it, has failed; without figures it is undecided */
-        if (!s->v[i].timed && needs_timing(s) && judged[i].outcome == GATE_PASS) judged[i].outcome = GATE_UNDECIDED;
+        if (!s->v[i].timed && needs_timing(s) && judged[i].outcome == GATE_PASS)
+            judged[i].outcome = GATE_UNDECIDED;
     }
     return s->n;
 }
