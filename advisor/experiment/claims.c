@@ -93,6 +93,17 @@ static void from_quality(const struct quality *q, enum gate_figure figure, struc
     if (isnan(v->value)) v->missing = "the text is too short for it";
 }
 
+static void from_energy(const struct experiment_state *s, int arm, struct gate_value *v)
+{
+    const struct experiment_arm *a = &s->arm[arm];
+    const double half = a->joules_per_token_half;
+    gate_value_set_interval(v, (struct interval){ a->joules_per_token, a->joules_per_token - half,
+                                                  a->joules_per_token + half });
+    v->a = s->arm[0].joules_per_token;
+    v->invalid = cells_distrust_reason(s, arm);
+    if (isnan(v->value)) v->missing = "this machine has no power sensor";
+}
+
 struct subject {
     const struct experiment_state *s;
     int arm;
@@ -106,6 +117,8 @@ static void gate_value_lookup(void *ctx, const struct gate_term *t, struct gate_
         v->missing = s->arm[of->arm].error;
     } else if (t->metric >= 0) {
         gate_value_from_cells(s, of->arm, t->metric, v);
+    } else if (t->figure == GATE_ENERGY_TOKEN) {
+        from_energy(s, of->arm, v);
     } else if (t->figure == GATE_NOISE_FLOOR) {
         gate_value_set_exact(v, expm1(s->noise_floor));
         if (isnan(v->value)) v->missing = "there was no control";

@@ -31,6 +31,7 @@ enum gate_figure {
     GATE_MCNEMAR_P,
     GATE_FIRST_DIVERGENCE,
     GATE_NOISE_FLOOR,
+    GATE_ENERGY_TOKEN,
     GATE_FIGURES
 };
 struct gate_name {

@@ -46,6 +46,7 @@ const struct gate_name GATE_NAMES[GATE_FIGURES] = {
                                 .unit = "",
                                 .help = "tokens of greedy text before it differs, median",
                                 .quality = true },
+    [GATE_ENERGY_TOKEN] = { .name = "energy_j_token", .unit = "joules", .help = "energy of a token" },
     [GATE_NOISE_FLOOR] = { .name = "noise_floor", .unit = "ratio", .help = "half width of the A/A control" },
 };
 
@@ -243,7 +244,7 @@ static enum err_code parse_number(struct parser *p, const struct gate_term *t, d
 /* Whether a comparison with A makes sense for this figure: in quality figures A is the reference itself. */
 static enum err_code check_a(struct parser *p, const struct gate_term *t)
 {
-    if (t->metric >= 0 || t->figure == GATE_PPL) return ERR_OK;
+    if (t->metric >= 0 || t->figure == GATE_PPL || t->figure == GATE_ENERGY_TOKEN) return ERR_OK;
     return err_set(p->why, ERR_USAGE, "gate '%s', position %d: %s already compares with A: expected a number",
                    p->g->text, parser_position(p), name_of(t));
 }
@@ -383,7 +384,8 @@ const char *gate_compared_figure(const struct gate *g)
 {
     for (int i = 0; i < g->terms; i++) {
         const struct gate_term *t = &g->term[i];
-        const bool absolute = t->metric >= 0 || t->figure == GATE_PPL || t->figure == GATE_NOISE_FLOOR;
+        const bool absolute = t->metric >= 0 || t->figure == GATE_PPL || t->figure == GATE_NOISE_FLOOR ||
+                              t->figure == GATE_ENERGY_TOKEN;
         if (!absolute || t->scale != 0) return name_of(t);
     }
     return NULL;

@@ -181,7 +181,7 @@ enum err_code tune_open_model(struct model **out, struct tuning *t, const struct
 void tune_config_as_is(struct config *out, const struct config *c)
 {
     config_default(out);
-    config_take(out, c, KNOB_FORCE);
+    if (c->given[KNOB_FORCE]) config_take(out, c, KNOB_FORCE);
 }
 
 static enum err_code quality_compare(struct divergence *d, struct tuning *t, const struct config *c,

@@ -381,7 +381,8 @@ static int judged_candidates(const struct variants *s, struct gate_result *judge
     for (int i = 0; i < s->n; i++) {
         judged[i] = s->v[i].judged;
         /* what was not timed, because its loss excludes it, has failed; without figures it is undecided */
-        if (!s->v[i].timed && needs_timing(s) && judged[i].outcome == GATE_PASS) judged[i].outcome = GATE_UNDECIDED;
+        if (!s->v[i].timed && needs_timing(s) && judged[i].outcome == GATE_PASS)
+            judged[i].outcome = GATE_UNDECIDED;
     }
     return s->n;
 }

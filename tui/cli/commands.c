@@ -106,7 +106,8 @@ const struct command COMMANDS[] = {
                  "(-C and the settings given) in an A/B. A winner is written to "
                  "$XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that can change answers wins only if its "
                  "perplexity is at most --max-ppl above that of the current config. Status 2: nothing won, "
-                 "so nothing was saved." },
+                 "so nothing was saved. Of several files of one model, or a folder, it finds the best file. "
+                 "--target asks for figures: status 0 reached, 1 not reached, 2 undecided." },
     { .name = "audit", .model_args = 1, .flags = FLAGS_AUDIT, .run = command_audit, .min_args = 1, .max_args = 1,
       .arguments = "FILE [--engine ENGINE]",
       .help = "check that an engine computes the same at all batch sizes, and the same as qdyno",
