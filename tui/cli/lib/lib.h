@@ -23,6 +23,12 @@ struct model_shape; /* engine/arch/arch.h */
     {                                                                                                        \
         .name = "-m", .alias = "--model", .value = "FILE", .help = "GGUF model; default: the bundled one"    \
     }
+#define FLAG_PROMPTS_ROW                                                                                     \
+    {                                                                                                        \
+        .name = "--prompts", .value = "FILE",                                                                \
+        .help = "take the prompts of all workloads from this file or folder (docs/prompts.md): text, JSON "  \
+                "lines, ShareGPT, OpenAI batch; as @prompts:FILE and load:...,prompts=FILE do for one"       \
+    }
 #define CONFIG_HELP "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)"
 #define FLAG_CONFIG_ROW                                                                                      \
     {                                                                                                        \
