@@ -23,6 +23,22 @@ static void show_cell(struct experiment *x, const struct cell_place *p)
     state_done(x);
 }
 
+/* Notes of the run about its prompts, which are stored, also become events of the state. */
+static void prompts_tell(struct experiment *x)
+{
+    const char *all = str_text(&x->run.prompt_notes);
+    while (all[x->prompt_notes_told]) {
+        char text[sizeof x->state.event[0].text];
+        const char *line = all + x->prompt_notes_told;
+        const size_t n = strcspn(line, "\n");
+        snprintf(text, sizeof text, "%.*s", (int)n, line);
+        x->prompt_notes_told += n + (line[n] == '\n');
+        struct experiment_state *s = state_edit(x);
+        state_event(s, clock_unix_ms(), RUN_PROMPT_EVENT, text);
+        state_done(x);
+    }
+}
+
 enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c)
 {
     if (x->sampler) {
@@ -32,6 +48,7 @@ enum flow cell_account(struct experiment *x, int arm, struct measured_cell *c)
     x->totals.cell_seconds += c->seconds;
     x->totals.cells++;
     if (c->failure.code) return arm_fail(x, arm, &c->failure);
+    prompts_tell(x);
     if (json_object_get(c->answer, "ranks")) {
         arm_ranks_read(&state_edit(x)->arm[arm], json_object_get(c->answer, "ranks"));
         state_done(x);

@@ -220,6 +220,7 @@ struct experiment {
     /* Of the experiment's thread alone. */
     struct db *db;
     struct run run;                   /* row.id 0 until the arms are loaded */
+    size_t prompt_notes_told;         /* bytes of run.prompt_notes that are events of the state */
     struct machine_ceilings ceilings; /* of this machine; zeros when it was never probed */
     struct run_totals totals;         /* large */
     struct err why;                   /* of FLOW_BROKEN and FLOW_ARM */

@@ -18,6 +18,7 @@ struct row {
     double scheduled, sent, admitted, first, end;
     double prompt, cached; /* tokens; NAN: a server that does not count them */
     int tokens, preemptions;
+    int class; /* of its prompt; -1: none */
     bool done;
     const double *token_s; /* [tokens] when each token was there */
 };
@@ -46,6 +47,12 @@ static int count_at(const json_t *o, const char *key, size_t i)
 {
     const double v = number_at(o, key, i);
     return v > 0 && v < INT32_MAX ? (int)v : 0;
+}
+
+static int class_at(const json_t *o, size_t i)
+{
+    const double v = number_at(o, "class", i);
+    return v >= 0 && v < LOAD_CLASSES_MOST ? (int)v : -1;
 }
 
 static int by_schedule(const void *a, const void *b)
@@ -80,6 +87,7 @@ static enum err_code rows_read(struct rows *r, const json_t *answer, struct err 
                            .cached = number_at(o, "cached", i),
                            .tokens = count_at(o, "tokens", i),
                            .preemptions = count_at(o, "preemptions", i),
+                           .class = class_at(o, i),
                            .done = outcome && !strcmp(outcome, "done"),
                            .token_s = r->token_s + r->tokens };
         r->tokens += q->tokens;
@@ -418,6 +426,70 @@ enum err_code load_request_rows(struct request_figures **out, int *n, const json
                                                    .decode_s = q->tokens > 1 ? (float)(q->end - q->first)
                                                                              : NAN };
     }
+    rows_free(&r);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- classes of prompts */
+
+/* Means over the completed requests of one class; with a mean of none, null. */
+static json_t *class_json(const struct rows *r, const char *name, int class, const struct workload_load *l,
+                          double *gaps)
+{
+    static const struct {
+        const char *key;
+        enum row_figure of;
+    } MEANS[] = { { "ttft_s", ROW_TTFT }, { "tpot_s", ROW_TPOT }, { "e2e_s", ROW_E2E } };
+    json_t *o = json_object();
+    double prompt = 0, tokens = 0;
+    int requests = 0, done = 0, good = 0;
+    for (int i = 0; i < r->n; i++) {
+        const struct row *q = &r->row[i];
+        if (q->class != class) continue;
+        requests++;
+        good += l->limits && row_is_good(q, l, gaps);
+        if (!q->done) continue;
+        done++;
+        prompt += q->prompt;
+        tokens += q->tokens;
+    }
+    json_put_str(o, "class", name);
+    json_put_int(o, "requests", requests);
+    json_put_int(o, "failed_requests", requests - done);
+    json_put_num(o, "prompt_tokens", quotient(prompt, done));
+    json_put_num(o, "gen_tokens", quotient(tokens, done));
+    for (size_t f = 0; f < COUNT_OF(MEANS); f++) {
+        int n = 0;
+        for (int i = 0; i < r->n; i++)
+            if (r->row[i].class == class && r->row[i].done) {
+                const double v = row_value(&r->row[i], MEANS[f].of);
+                if (!isnan(v)) r->scratch[n++] = v;
+            }
+        json_put_num(o, MEANS[f].key, stats_mean(r->scratch, n));
+    }
+    json_put_num(o, "goodput_ratio", l->limits ? quotient(good, requests) : (double)NAN);
+    return o;
+}
+
+enum err_code load_class_figures(json_t **out, const json_t *answer, const struct workload_load *l,
+                                 struct err *why)
+{
+    const json_t *names = json_object_get(answer, "classes");
+    struct rows r = { 0 };
+    *out = NULL;
+    if (!json_array_size(names)) return ERR_OK;
+    enum err_code rc = rows_read(&r, answer, why);
+    double *gaps = rc ? NULL : malloc((size_t)MAX(r.tokens, (int64_t)1) * sizeof *gaps);
+    if (!rc && !gaps) rc = err_set(why, ERR_NOMEM, "out of memory for gaps between tokens");
+    if (!rc) *out = json_array();
+    for (size_t c = 0; !rc && c < MIN(json_array_size(names), (size_t)LOAD_CLASSES_MOST); c++) {
+        json_t *of = class_json(&r, json_string_value(json_array_get(names, c)), (int)c, l, gaps);
+        if (json_get_int(of, "requests", 0))
+            json_array_append_new(*out, of);
+        else
+            json_decref(of);
+    }
+    free(gaps);
     rows_free(&r);
     return rc;
 }

@@ -278,18 +278,26 @@ void run_measure_end(struct run *r, struct measured_cell *c)
 }
 
 /* What the caller wants to keep of a cell, or all that its process answered, as far as it is short; in both,
- * the figures of all ranks. Owned: free; NULL: nothing. */
+ * the figures of all ranks and where prompts come from. Owned: free; NULL: nothing. */
 static char *echo_text(const json_t *echo, const json_t *answer)
 {
     enum { SHORT = 4096 };
+    static const char *const ALWAYS[] = { "ranks", "prompts" };
     char text[SHORT];
-    json_t *kept = json_copy((json_t *)(echo ? echo : answer)), *ranks = json_object_get(answer, "ranks");
+    json_t *kept = json_copy((json_t *)(echo ? echo : answer));
+    bool more = false;
     if (!kept) return NULL;
-    json_object_del(kept, "ranks");
+    for (size_t i = 0; i < COUNT_OF(ALWAYS); i++) {
+        more |= json_object_get(answer, ALWAYS[i]) != NULL;
+        json_object_del(kept, ALWAYS[i]);
+    }
     run_echo_text(text, sizeof text, kept);
     json_decref(kept);
-    if (!ranks || json_parse(&kept, text, strlen(text), NULL)) return strdup(text);
-    json_object_set(kept, "ranks", ranks);
+    if (!more || json_parse(&kept, text, strlen(text), NULL)) return strdup(text);
+    for (size_t i = 0; i < COUNT_OF(ALWAYS); i++) {
+        json_t *value = json_object_get(answer, ALWAYS[i]);
+        if (value) json_object_set(kept, ALWAYS[i], value);
+    }
     char *line = json_line(kept);
     json_decref(kept);
     return line;
@@ -306,6 +314,7 @@ enum err_code run_store(struct run *r, const struct run_place *p, const struct m
     row.worker_json = echo;
     const int stored = cell_thin(r->window, r->samples, c->begun_ns, r->stored);
     const enum err_code rc = cell_insert(r->db, &row, c, r->stored, stored, why);
+    if (!rc) run_note_prompts(r, c->answer);
     free(echo);
     return rc;
 }
@@ -392,5 +401,6 @@ void run_close(struct run *r)
     free(r->arm);
     free(r->window);
     free(r->stored);
+    str_free(&r->prompt_notes);
     *r = (struct run){ 0 };
 }

@@ -449,6 +449,7 @@ struct run {
     struct sample *window; /* owned: [WINDOW_SAMPLES], of the last cell */
     int samples;           /* in it */
     struct sample_row *stored;
+    struct str prompt_notes; /* owned: run_prompt_note of its cells, each once and in a line */
 };
 
 /* *r needs run_close also after an error. With row.id set it needs run_finish, too. Errors: ERR_NOMEM; as
@@ -510,6 +511,14 @@ enum err_code run_store(struct run *r, const struct run_place *p, const struct m
 /* A document for a text column of `size` bytes: whole if it fits, else without the members that take most
  * room, and never cut in the middle. */
 void run_echo_text(char *buf, size_t size, const json_t *document);
+
+/* What a reader must know of the prompts of a cell, from its answer: where the user's own come from, and
+ * whether text repeats in them. "": nothing. Returns buf. */
+enum { RUN_PROMPT_NOTE = 512 };
+#define RUN_PROMPT_EVENT "prompts" /* kind of the event that stores it */
+const char *run_prompt_note(char *buf, size_t size, const json_t *answer);
+/* Add it to the notes of the run, and to its events, unless it is there. */
+void run_note_prompts(struct run *r, const json_t *answer);
 
 /* One config on one workload, after its repetitions. */
 struct run_timing {

@@ -76,6 +76,18 @@ int prompts_class(struct prompts *p, const char *name)
     return p->classes++;
 }
 
+void prompts_append_text(struct str *out, const struct prompts *p, int i)
+{
+    const struct prompt *q = &p->prompt[i];
+    if (q->text) {
+        str_append_n(out, q->text, q->n);
+        str_append(out, "\n\n");
+    }
+    for (size_t m = 0; m < json_array_size(q->messages); m++)
+        str_printf(out, "%s\n\n", json_get_str(json_array_get(q->messages, m), "content", ""));
+    if (q->answer) str_printf(out, "%s\n\n", q->answer);
+}
+
 json_t *prompts_classes_to_json(const struct prompts *p)
 {
     json_t *list = p && p->classes ? json_array() : NULL;

@@ -70,6 +70,10 @@ int prompts_class(struct prompts *p, const char *name);
 /* The names of the classes, a list; NULL: there are none. p may be NULL. New reference. */
 json_t *prompts_classes_to_json(const struct prompts *p);
 
+/* Append prompt i as a text for reading or scoring: its text or messages, and its answer, a blank line after
+ * each. */
+void prompts_append_text(struct str *out, const struct prompts *p, int i);
+
 /* Append the ids of prompt i: a text after BOS if the model wants it, a conversation by the model's chat
  * template with the beginning of an answer. Not for PROMPTS_TEXT. Errors: those of tokenizer_encode and
  * chat_encode; ERR_USAGE: a conversation, and the model has no chat template. */

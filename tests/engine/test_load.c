@@ -44,6 +44,10 @@ static void test_lines(void **state)
           "load:rate=4,requests=100,in=8,out=64,slo=\"ttft<500ms,itl_p99<60ms\"", 72 },
         { "load:rate=auto,slo=e2e<2,meet=0.9",
           "load:rate=auto,requests=100,in=256,out=64,slo=e2e<2s,meet=0.9", 320 },
+        { "load:rate=4,prompts=a.jsonl", "load:rate=4,requests=100,prompts=a.jsonl", LOAD_TRACE_CTX },
+        { "load:rate=4,prompts=\"a, b\",in=9", "load:rate=4,requests=100,in=9,prompts=\"a, b\"",
+          LOAD_TRACE_CTX },
+        { "load:rate=4,out=7,prompts=a,in=9", "load:rate=4,requests=100,in=9,out=7,prompts=a", 16 },
     };
     struct err why = { 0 };
     struct workload w, again;
@@ -87,6 +91,8 @@ static void test_refused_lines(void **state)
         { "load:rate=4,ctx=100", "ctx is shorter" },
         { "load:rate=4,slo=\"ttft<1", "quote" },
         { "load:rate=4,meet=0.5", "meet needs rate=auto" },
+        { "load:rate=4,prompts=a,prefix=0.5", "leave trace, prefix and turns out" },
+        { "load:trace=t,prompts=a", "leave trace, prefix and turns out" },
     };
     struct workload w;
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
@@ -579,10 +585,99 @@ static void test_salt(void **state)
     for (int i = 0; i < 3; i++) load_plan_free(p[i]);
 }
 
+/* Prompts of the user's own: as long as they are, or cut by `in` and the context; answers as the file has
+ * them, or as `out` says; a salt changes what they begin with, in all of them alike, and not the hash. */
+static void test_own_prompts(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 4, LONG = 90 };
+    int32_t ids[2][LONG];
+    for (int i = 0; i < LONG; i++) {
+        ids[0][i] = i ? 100 + i : 1; /* 1: BOS */
+        ids[1][i] = i < 20 ? ids[0][i] : 500 + i;
+    }
+    const struct load_prompt own[] = { { .ids = ids[0], .n = 50, .generate = 7, .item = 3, .class = 1 },
+                                       { .ids = ids[1], .n = LONG, .generate = 0, .item = 0, .class = -1 } };
+    const int order[REQUESTS] = { 1, 0, 0, 1 };
+    for (size_t i = 0; i < COUNT_OF(TEXT); i++) TEXT[i] = (int32_t)(i * i % 997);
+    static const struct {
+        const char *line;
+        int n[2], generate[2], cut; /* of own[0] and own[1] */
+    } CASES[] = {
+        { "load:concurrency=1,requests=4,prompts=x", { 50, LONG }, { 7, 64 }, 0 },
+        { "load:concurrency=1,requests=4,prompts=x,in=60", { 50, 60 }, { 7, 64 }, 0 },
+        { "load:concurrency=1,requests=4,prompts=x,in=20,out=9", { 20, 20 }, { 9, 9 }, 0 },
+        { "load:concurrency=1,requests=4,prompts=x,ctx=80,out=10", { 50, 70 }, { 10, 10 }, 2 },
+    };
+    for (size_t k = 0; k < COUNT_OF(CASES); k++) {
+        struct err why = { 0 };
+        struct workload w;
+        struct load_plan *p, *salted;
+        struct load_text text = {
+            .ids = TEXT, .n = COUNT_OF(TEXT), .vocab = 1000, .bos = 1, .own = own, .order = order
+        };
+        CHECK_OK(workload_parse(&w, CASES[k].line, &why));
+        CHECK_OK(load_plan_make(&p, &w.load, 1, &text, &why));
+        text.salt = 77;
+        CHECK_OK(load_plan_make(&salted, &w.load, 1, &text, &why));
+        CHECK_STR(p->hash, salted->hash);
+        CHECK_EQ(p->cut, CASES[k].cut);
+        for (int i = 0; i < REQUESTS; i++) {
+            const struct load_request *r = &p->request[i], *s = &salted->request[i];
+            CHECK_EQ(r->n, CASES[k].n[order[i]]);
+            CHECK_EQ(r->generate, CASES[k].generate[order[i]]);
+            CHECK_EQ(r->item, own[order[i]].item);
+            CHECK_EQ(r->class, own[order[i]].class);
+            assert_memory_equal(r->prompt, own[order[i]].ids, (size_t)r->n * sizeof *r->prompt);
+            CHECK_EQ(s->prompt[0], 1);
+            CHECK_NE(memcmp(s->prompt + 1, r->prompt + 1, 8 * sizeof *r->prompt), 0);
+            assert_memory_equal(s->prompt, salted->request[0].prompt, 20 * sizeof *s->prompt);
+            assert_memory_equal(s->prompt + 9, r->prompt + 9, (size_t)(r->n - 9) * sizeof *r->prompt);
+        }
+        load_plan_free(p);
+        load_plan_free(salted);
+    }
+}
+
+/* Texts that fit into the first n ids are cut from them, longer ones from all. */
+static void test_longer_text(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct workload w;
+    struct load_plan *before, *after;
+    for (size_t i = 0; i < COUNT_OF(TEXT); i++) TEXT[i] = (int32_t)(i % 1000);
+    struct load_text text = { .ids = TEXT, .n = 500, .vocab = 1000, .bos = -1 };
+    CHECK_OK(workload_parse(&w, "load:rate=4,requests=20,in=500,out=1", &why));
+    CHECK_OK(load_plan_make(&before, &w.load, 1, &text, &why));
+    text.all = COUNT_OF(TEXT);
+    CHECK_OK(load_plan_make(&after, &w.load, 1, &text, &why));
+    CHECK_STR(before->hash, after->hash);
+    CHECK(!after->repeats);
+    load_plan_free(before);
+    load_plan_free(after);
+    CHECK_OK(workload_parse(&w, "load:rate=4,requests=3,in=501,out=1", &why));
+    CHECK_OK(load_plan_make(&after, &w.load, 1, &text, &why));
+    CHECK(!after->repeats);
+    for (int i = 0; i < 3;
+         i++) { /* a pseudo-random part of 4000 ids has some of those behind the first 500 */
+        int behind = 0;
+        for (int k = 8; k < 501; k++) behind += after->request[i].prompt[k] >= 500;
+        CHECK_GT(behind, 0);
+    }
+    load_plan_free(after);
+    CHECK_OK(workload_parse(&w, "load:rate=4,requests=3,in=4001,out=1", &why));
+    CHECK_OK(load_plan_make(&after, &w.load, 1, &text, &why));
+    CHECK(after->repeats);
+    load_plan_free(after);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_salt),
+        cmocka_unit_test(test_own_prompts),
+        cmocka_unit_test(test_longer_text),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_refused_lines),
         cmocka_unit_test(test_keys_of_configs),

@@ -74,6 +74,61 @@ static void test_eval_grammar(void **state)
     }
 }
 
+static void test_prompts_grammar(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *file;
+    } GOOD[] = { { "pp512@prompts:a.jsonl", "a.jsonl" },
+                 { "pp512+tg128@d4096@b16@prompts:/x y/a,b@d3.txt", "/x y/a,b@d3.txt" },
+                 { "tg8@prompts:@prompts:x", "@prompts:x" } };
+    struct err why = { 0 };
+    struct workload w;
+    char line[WORKLOAD_LINE], longest[600], text[700];
+    for (size_t i = 0; i < COUNT_OF(GOOD); i++) {
+        CHECK_OK(workload_parse(&w, GOOD[i].text, &why));
+        CHECK_STR(workload_prompts(&w), GOOD[i].file);
+        CHECK_STR(workload_line(&w, line, sizeof line), GOOD[i].text);
+    }
+    CHECK_EQ(workload_parse(&w, "pp5@prompts:", &why), ERR_USAGE);
+    CHECK_EQ(workload_parse(&w, "pp5@prompts:x@b0x", &why), ERR_OK); /* all of it is the name */
+    memset(longest, 'f', sizeof longest);
+    longest[sizeof w.prompts - 1] = '\0';
+    snprintf(text, sizeof text, "pp16777+tg16777@d16777@b300@prompts:%s", longest);
+    CHECK_OK(workload_parse(&w, text, &why));
+    CHECK_STR(workload_line(&w, line, sizeof line), text); /* the longest line fits */
+    snprintf(text, sizeof text, "pp5@prompts:%sx", longest);
+    CHECK_EQ(workload_parse(&w, text, &why), ERR_USAGE);
+
+    CHECK_OK(workload_parse_prompts(&w, "pp5+tg3", "a b", &why));
+    CHECK_STR(workload_line(&w, line, sizeof line), "pp5+tg3@prompts:a b");
+    CHECK_OK(workload_parse_prompts(&w, "pp5+tg3", NULL, &why));
+    CHECK_STR(workload_prompts(&w), "");
+    CHECK_OK(workload_parse_prompts(&w, "load:rate=4,requests=9", "a, b.txt", &why));
+    CHECK_STR(workload_line(&w, line, sizeof line), "load:rate=4,requests=9,prompts=\"a, b.txt\"");
+    static const struct {
+        const char *text, *file, *says;
+    } BAD[] = { { "eval:x", "a", "takes no prompts" },
+                { "train5", "a", "takes no prompts" },
+                { "pp5@prompts:b", "a", "names a file of prompts itself" },
+                { "load:rate=4,prompts=b", "a", "names a file of prompts itself" },
+                { "load:rate=4,turns=2", "a", "leave trace, prefix and turns out" },
+                { "load:trace=t.csv", "a", "leave trace, prefix and turns out" },
+                { "load:rate=4", "a\"b", "has a quote" },
+                { "pp5", "", "expected 1 to" } };
+    for (size_t i = 0; i < COUNT_OF(BAD); i++) {
+        CHECK_EQ(workload_parse_prompts(&w, BAD[i].text, BAD[i].file, &why), ERR_USAGE);
+        CHECK_CONTAINS(why.message, BAD[i].says);
+    }
+    struct config c; /* llama-bench makes its own prompts */
+    CHECK_OK(config_parse(&c, "engine=llama-bench", &why));
+    CHECK_OK(workload_parse(&w, "pp5@prompts:a", &why));
+    CHECK_EQ(workload_check(&w, &c, &why), ERR_USAGE);
+    CHECK_CONTAINS(why.message, "leave @prompts out");
+    CHECK_OK(config_parse(&c, "engine=llama-server", &why));
+    CHECK_OK(workload_check(&w, &c, &why));
+}
+
 static struct cell_result run(struct model *m, const char *text, uint64_t seed)
 {
     struct err why = { 0 };
@@ -178,6 +233,150 @@ static void test_cell(void **state)
     CHECK_LE(tg.decode_s, (double)(tg.spans[0].to_ns - tg.spans[0].from_ns) * 1e-9);
     cell_result_free(&pp);
     cell_result_free(&tg);
+    model_close(small);
+    model_close(m);
+}
+
+/* Stored results are compared by these: prompts that fit into the sample must stay what they were before
+ * there was a longer text. */
+static void test_known_hashes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *workload, *hash;
+        int sequences;
+    } KNOWN[] = { { "pp40+tg20@d30", "8b89bc8e501209b6", 1 }, { "pp40+tg12@d16@b5", "84df50e4a8e2b1eb", 5 } };
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct model *m = session_open(path, EXACT, 128, 5);
+    for (size_t i = 0; i < COUNT_OF(KNOWN); i++) {
+        struct cell_result r = run(m, KNOWN[i].workload, 1);
+        CHECK_STR(r.work_hash, KNOWN[i].hash);
+        CHECK(!r.prompts.repeats);
+        cell_result_free(&r);
+    }
+    model_close(m);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* A prompt of 32768 tokens contains no part twice that is longer than a story; one beyond the text says so.
+ */
+static void test_long_prompts(void **state)
+{
+    (void)state;
+    enum { DEPTH = 32768, WINDOW = 400 };
+    char path[4096];
+    struct err why = { 0 };
+    struct prompt_source s;
+    struct workload w;
+    SHARED_OR_SKIP(path, STORIES);
+    struct model *m = session_open(path, EXACT, 128, 1);
+    CHECK_OK(prompt_source_open(&s, model_gguf(m), model_tokenizer(m), 512, &why));
+    const int64_t sample = s.text.n;
+    CHECK_EQ(s.sample, sample);
+    int32_t *ids = malloc((DEPTH + 1) * sizeof *ids);
+    uint64_t *hash = calloc(DEPTH, sizeof *hash);
+    CHECK(ids && hash);
+    CHECK_OK(workload_parse(&w, "tg1@d64", &why));
+    CHECK_OK(prompt_source_fill(ids, &s, &w, 1, &why));
+    CHECK_EQ(s.text.n, sample); /* the long text was not read */
+    w.depth = DEPTH;
+    CHECK_OK(prompt_source_fill(ids, &s, &w, 1, &why));
+    CHECK(!s.facts.repeats);
+    CHECK_GT(s.text.n, DEPTH + sample);
+    const int n = DEPTH + 1 - WINDOW;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < WINDOW; k++) hash[i] = hash_next(hash[i] ^ (uint64_t)ids[i + k]);
+    qsort(hash, (size_t)n, sizeof *hash, by_value);
+    for (int i = 1; i < n; i++) CHECK_NE(hash[i - 1], hash[i]);
+    w.depth = (int)s.text.n + 1;
+    int32_t *more = malloc(((size_t)w.depth + 1) * sizeof *more);
+    CHECK(more);
+    CHECK_OK(prompt_source_fill(more, &s, &w, 1, &why));
+    CHECK(s.facts.repeats);
+    CHECK_EQ(more[w.depth], more[w.depth - (int)s.text.n]);
+    free(more);
+    free(hash);
+    free(ids);
+    prompt_source_close(&s);
+    model_close(m);
+}
+
+/* A token of any tokenizer is at most a word, so as many words are enough. */
+static void test_long_text_has_words(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char *path, *text, *rest = NULL;
+    int words = 0;
+    CHECK_OK(file_share(&path, "text/prompts.txt", &why));
+    CHECK_OK(file_read(&text, NULL, path, 1 << 24, &why));
+    for (char *word = strtok_r(text, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) words++;
+    CHECK_GT(words, 2 * 32768);
+    free(text);
+    free(path);
+}
+
+static void prompts_write(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    CHECK(f);
+    CHECK_GE(fputs(text, f), 0);
+    CHECK_EQ(fclose(f), 0);
+}
+
+/* Prompts of one's own: exactly the tokens that are asked for, the same for each seed, wherever the file
+ * lies. */
+static void test_own_prompts(void **state)
+{
+    (void)state;
+    char path[4096], file[2][4200], line[4300];
+    struct err why = { 0 };
+    SHARED_OR_SKIP(path, STORIES);
+    for (int i = 0; i < 2; i++)
+        snprintf(file[i], sizeof file[i], "%s/tests/own-%d-%d.jsonl", TEST_BUILD_DIR, i, (int)getpid());
+    prompts_write(file[0], "{\"prompt\": \"Once upon a time there was a little girl.\"}\n"
+                           "{\"prompt\": \"A dog ran to the park with a big red ball.\"}\n"
+                           "{\"prompt\": \"Tim and Mom went home.\"}\n");
+    prompts_write(file[1], "{\"prompt\": \"Once upon a time there was a little girl.\"}\n"
+                           "{\"prompt\": \"A dog ran to the park with a big red ball.\"}\n"
+                           "{\"prompt\": \"Tim and Mom went home.\"}\n");
+    struct model *m = session_open(path, EXACT, 256, 2),
+                 *small = session_open(path, EXACT ",batch=7", 256, 2);
+    snprintf(line, sizeof line, "pp20+tg4@b2@prompts:%s", file[0]);
+    struct cell_result a = run(m, line, 1), b = run(small, line, 1), c = run(m, line, 2);
+    snprintf(line, sizeof line, "pp20+tg4@b2@prompts:%s", file[1]);
+    struct cell_result d = run(m, line, 1);
+    CHECK_EQ(a.prompt_tokens, 40);
+    CHECK_STR(a.work_hash, b.work_hash);
+    CHECK_STR(a.output_hash, b.output_hash);
+    CHECK_STR(a.work_hash, d.work_hash);
+    CHECK_STR_NE(a.work_hash, c.work_hash);
+    CHECK_EQ(a.prompts.count, 3);
+    CHECK_EQ(a.prompts.used, 3);
+    CHECK_STR(a.prompts.file, path_file_name(file[0]));
+    CHECK_STR(a.prompts.sha256, d.prompts.sha256);
+    snprintf(line, sizeof line, "pp100@prompts:%s", file[0]);
+    struct cell_result longer = run(m, line, 1);
+    CHECK(longer.prompts.repeats);
+    prompts_write(file[1], "{\"prompt\": \"changed\"}");
+    snprintf(line, sizeof line, "pp20+tg4@b2@prompts:%s", file[1]);
+    struct cell_result e = run(m, line, 1);
+    CHECK_STR_NE(e.work_hash, a.work_hash);
+    CHECK(e.prompts.repeats);
+    struct cell_result *const ALL[] = { &a, &b, &c, &d, &e, &longer };
+    for (size_t i = 0; i < COUNT_OF(ALL); i++) cell_result_free(ALL[i]);
+    struct workload w;
+    prompts_write(file[1], "{\"prompt\": \"fine\"}\n{\"prompt\": 3}");
+    CHECK_OK(workload_parse(&w, line, &why));
+    CHECK_EQ(cell_run(&a, m, &w, 1, NULL, &why), ERR_FORMAT);
+    CHECK_CONTAINS(why.message, "line 2: prompt is no text");
+    for (int i = 0; i < 2; i++) CHECK_EQ(unlink(file[i]), 0);
     model_close(small);
     model_close(m);
 }
@@ -466,6 +665,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grammar),
         cmocka_unit_test(test_eval_grammar),
+        cmocka_unit_test(test_prompts_grammar),
+        cmocka_unit_test(test_known_hashes),
+        cmocka_unit_test(test_long_prompts),
+        cmocka_unit_test(test_long_text_has_words),
+        cmocka_unit_test(test_own_prompts),
         cmocka_unit_test(test_training_grammar),
         cmocka_unit_test(test_cell),
         cmocka_unit_test(test_same_as_by_hand),

@@ -21,6 +21,7 @@ const struct cli_flag FLAGS_AB[] = {
     FLAG_MODEL_ROW,
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
       .help = "workload of every arm; default tg64. Several: one for each arm" },
+    FLAG_PROMPTS_ROW,
     { .name = "--as-systems",
       .help = "compare arms whose workloads are different work, by what each delivers" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
@@ -174,7 +175,7 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
         "-m",         "-w",       "--as-systems", "--margin",      "--metric",
         "--control",  "--warmup", "--race",       "--processes",   "--min-blocks",
         "--quality",  "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks",
-        "--estimand", "--turns",  "--label"
+        "--estimand", "--turns",  "--label",      "--prompts"
     };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {

@@ -37,7 +37,11 @@ enum err_code ab_arms(struct experiment_spec *s, const struct cli_args *a, struc
         if (rc) return err_prefix(why, "arm %c", 'A' + i);
     }
     for (int i = 0; i < arms && !rc; i++)
-        rc = workload_parse(&w[i], !works ? "tg64" : works == 1 ? work[0] : work[i], why);
+        rc = workload_parse_prompts(&w[i],
+                                    !works       ? "tg64"
+                                    : works == 1 ? work[0]
+                                                 : work[i],
+                                    args_text(a, "--prompts", NULL), why);
     if (!rc) experiment_set_workloads(s, w, arms);
     s->as_systems = args_has(a, "--as-systems");
     return rc;

@@ -232,7 +232,7 @@ static void note_effect(struct table *t, const struct experiment_state *s)
  * of the run, and are printed with --verbose. current: of the session that measured last. */
 static bool event_matters(const struct experiment_state *s, const char *kind, bool current)
 {
-    static const char *const KINDS[] = { "arm", "engine", "load", "continue", "windows" };
+    static const char *const KINDS[] = { "arm", "engine", "load", "continue", "windows", RUN_PROMPT_EVENT };
     const bool open = s->verdict == VERDICT_NONE || s->verdict == VERDICT_INCONCLUSIVE;
     if (!strcmp(kind, "budget")) return open && current; /* what a short budget kept from being decided */
     if (!strcmp(kind, "quality")) /* why it is unknown; known figures have notes of their own */
@@ -240,6 +240,15 @@ static bool event_matters(const struct experiment_state *s, const char *kind, bo
             if (!s->comparison[k].quality.known && !s->comparison[k].quality.bytes.pieces) return true;
     for (size_t i = 0; i < COUNT_OF(KINDS); i++)
         if (!strcmp(kind, KINDS[i])) return true;
+    return false;
+}
+
+/* A continued run says again where its prompts come from. */
+static bool event_was_told(const struct experiment_state *s, int i)
+{
+    if (strcmp(s->event[i].kind, RUN_PROMPT_EVENT)) return false;
+    for (int k = 0; k < i; k++)
+        if (!strcmp(s->event[k].text, s->event[i].text)) return true;
     return false;
 }
 
@@ -277,6 +286,7 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
         if (!strcmp(s->event[i].kind, "resume")) session = i;
     for (int i = 0; i < s->events; i++) {
         char when[32];
+        if (event_was_told(s, i)) continue;
         if (event_matters(s, s->event[i].kind, i >= session)) table_note(t, "%s", s->event[i].text);
         table_detail(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
     }

@@ -33,6 +33,7 @@ const struct cli_flag FLAGS_BENCH[] = {
               "of a step of N rows divided by that of one row; -n is 32 by default" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
       .help = "workload instead of -p, -n, -d, -npl and --rows, e.g. pp512+tg128@d4096@b16" },
+    FLAG_PROMPTS_ROW,
     FLAG_CONFIGS_ROW,
     FLAG_WAIT_QUIET_ROW,
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
@@ -113,7 +114,12 @@ static const struct column BENCH_COLUMNS[] = {
 };
 
 DOCUMENT(BENCH, "qdyno.bench/1", BENCH_COLUMNS,
-         .members = "run machine preset beyond_trained_context labels.*");
+         .members = "run machine preset beyond_trained_context labels.* prompts[].config prompts[].workload "
+                    "prompts[].repeats prompts[].text_tokens prompts[].file prompts[].sha256 prompts[].form "
+                    "prompts[].count prompts[].skipped prompts[].used classes[].config classes[].workload "
+                    "classes[].class classes[].requests classes[].failed_requests classes[].prompt_tokens "
+                    "classes[].gen_tokens classes[].ttft_s classes[].tpot_s classes[].e2e_s "
+                    "classes[].goodput_ratio");
 
 struct bench {
     struct measured m;
@@ -195,6 +201,7 @@ static enum err_code bench_cell(struct bench *b, struct arm *arm, struct cell_ta
     if (!rc && b->repetition == b->repetitions) {
         bench_note_ranks(&b->m.table, &b->configs[b->m.at], b->label, c.answer);
         b->server = json_incref(json_object_get(json_object_get(c.answer, "served"), "server"));
+        rc = bench_put_prompts(&b->m.table, b->m.line, &b->grid.workload[b->workload_i], c.answer, why);
     }
     cell_done(&c);
     return rc;
@@ -502,6 +509,7 @@ static enum err_code bench_finish(struct bench *b, enum err_code rc, struct err 
     progress_clear(&b->m.progress);
     if (b->m.run.row.id) json_put_int(b->m.table.extra, "run", b->m.run.row.id);
     bench_note_rows(&b->m.table, b->m.ceilings_known, b->without_text);
+    table_lines(&b->m.table, table_note, str_text(&b->m.run.prompt_notes));
     bench_close_table(&b->m.table);
     json_put_str(b->m.table.extra, "machine", b->m.machine.id);
     trained_context_put(b->m.table.extra, &b->trained);

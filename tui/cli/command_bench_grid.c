@@ -5,7 +5,7 @@
 static enum err_code bench_add_workload(struct bench_grid *g, const char *text, struct err *why)
 {
     struct workload w;
-    enum err_code rc = workload_parse(&w, text, why);
+    enum err_code rc = workload_parse_prompts(&w, text, g->prompts, why);
     if (rc) return rc;
     if (*w.eval_file)
         return err_set(
@@ -100,7 +100,7 @@ enum err_code bench_grid_init(struct bench_grid *g, const struct cli_args *a, st
 {
     const char *names[ARGS_GIVEN];
     const int n = args_all(a, "-w", names, ARGS_GIVEN);
-    *g = (struct bench_grid){ .group = 1 };
+    *g = (struct bench_grid){ .group = 1, .prompts = args_text(a, "--prompts", NULL) };
     if (n) return bench_add_named(g, a, names, n, why);
     return args_has(a, "--rows") ? bench_add_rows(g, a, why) : bench_add_grid(g, a, why);
 }

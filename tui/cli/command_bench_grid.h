@@ -10,6 +10,7 @@
 enum { WORKLOADS_MAX = 256 };
 
 struct bench_grid {
+    const char *prompts; /* file of --prompts; NULL: none */
     struct workload workload[WORKLOADS_MAX];
     int n;
     int ctx;           /* largest context of them, in tokens */
@@ -42,6 +43,10 @@ void bench_note_steady(struct table *t, const json_t *row);
  * workload, and to the row. */
 void bench_add_fill(struct tally_totals *all, const struct measured_cell *c);
 void bench_put_fill(json_t *row, const struct tally_totals *all);
+/* command_bench_prompts.c: from a cell's answer to the members "prompts" and "classes" of the document, and
+ * to notes. Errors: those of load_class_figures. */
+enum err_code bench_put_prompts(struct table *t, const char *config, const struct workload *w,
+                                const json_t *answer, struct err *why);
 /* The columns of loads that are not metrics. */
 void bench_put_load(json_t *row, const struct tally_totals *all, const struct workload *w);
 

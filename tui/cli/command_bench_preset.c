@@ -24,8 +24,8 @@ struct preset {
 
 enum err_code bench_preset_check(const struct cli_args *a, struct err *why)
 {
-    static const char *const WITHOUT[] = { "-p", "-n", "-d",        "-npl",     "--rows",
-                                           "-w", "-C", "--profile", "--layers", "--folded" };
+    static const char *const WITHOUT[] = { "-p", "-n",        "-d",       "-npl",     "--rows",   "-w",
+                                           "-C", "--profile", "--layers", "--folded", "--prompts" };
     const bool preset = args_has(a, "--preset");
     for (size_t i = 0; i < COUNT_OF(WITHOUT) && preset; i++)
         if (args_has(a, WITHOUT[i]))

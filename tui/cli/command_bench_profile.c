@@ -77,7 +77,7 @@ static enum err_code single(int *out, const struct cli_args *a, const char *flag
 
 static enum err_code read_workload(struct profiling *k, struct err *why)
 {
-    const char *names[ARGS_GIVEN];
+    const char *names[ARGS_GIVEN], *prompts = args_text(k->m.a, "--prompts", NULL);
     const int n = args_all(k->m.a, "-w", names, ARGS_GIVEN);
     struct workload *w = &k->workload;
     enum err_code rc = ERR_OK;
@@ -85,12 +85,16 @@ static enum err_code read_workload(struct profiling *k, struct err *why)
     if (n && (args_has(k->m.a, "-p") || args_has(k->m.a, "-n") || args_has(k->m.a, "-d")))
         return err_set(why, ERR_USAGE, "-w names the whole workload: leave -p, -n and -d out");
     if (n) {
-        rc = workload_parse(w, names[0], why);
+        rc = workload_parse_prompts(w, names[0], prompts, why);
     } else {
         *w = (struct workload){ .sequences = 1 };
         rc = single(&w->prompt, k->m.a, "-p", "512", why);
         if (!rc) rc = single(&w->gen, k->m.a, "-n", "128", why);
         if (!rc) rc = single(&w->depth, k->m.a, "-d", "0", why);
+        char line[WORKLOAD_LINE];
+        const bool timed = w->prompt || w->gen; /* the next check refuses the others */
+        if (!rc && prompts && timed)
+            rc = workload_parse_prompts(w, workload_line(w, line, sizeof line), prompts, why);
     }
     if (!rc && ((!w->prompt && !w->gen) || workload_is_load(w)))
         rc = err_set(why, ERR_USAGE,

@@ -20,12 +20,15 @@
 #include "tui/cli/lib/gates.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/sampling.h"
+#include "engine/prompts/prompts.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_EVAL[] = {
     FLAG_MODEL_ROW,
     { .name = "-f", .alias = "--file", .value = "TEXT",
       .help = "text file to score; default: the model's text (the bundled held-out stories, until --set-text)" },
+    { .name = "--prompts", .value = "FILE",
+      .help = "score these prompts (docs/prompts.md) with their answers, one after the other, instead of a text" },
     { .name = "--set-text",
       .help = "make the text the one that all commands measure this model's quality on; without -f: the bundled text" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
@@ -240,6 +243,22 @@ static enum err_code eval_measure(struct eval *e, struct model *m, struct evalua
     return ERR_OK;
 }
 
+/* All prompts of a file as one text. */
+static enum err_code eval_read_prompts(struct eval *e, struct err *why)
+{
+    struct prompts p;
+    struct str text = { 0 };
+    enum err_code rc = prompts_read(&p, e->file, why);
+    for (int i = 0; i < p.n && !rc; i++) prompts_append_text(&text, &p, i);
+    prompts_free(&p);
+    if (!rc && text.failed) rc = err_set(why, ERR_NOMEM, "out of memory for the text of prompts");
+    e->n = text.len;
+    if (!rc) e->text = str_take(&text);
+    if (!rc && !e->text) rc = err_set(why, ERR_NOMEM, "out of memory for the text of prompts");
+    str_free(&text);
+    return rc;
+}
+
 /* Reads the text: that of the plan, or else the one of the first config's model. */
 static enum err_code eval_open_text(struct eval *e, struct err *why)
 {
@@ -247,12 +266,14 @@ static enum err_code eval_open_text(struct eval *e, struct err *why)
     char *model = NULL;
     enum err_code rc = measured_model(&model, &e->m, &e->m.configs[0], why);
     if (!rc) rc = quality_text_of(&e->usual, e->m.db, model, why);
-    if (!rc && !e->plan->file && e->usual.trouble.code) {
+    const char *given = e->plan->prompts ? e->plan->prompts : e->plan->file;
+    if (!rc && !given && e->usual.trouble.code) {
         *why = e->usual.trouble;
         rc = why->code;
     }
-    e->file = e->plan->file ? e->plan->file : e->usual.path;
-    if (!rc) rc = file_read(&e->text, &e->n, e->file, LIMIT, why);
+    e->file = given ? given : e->usual.path;
+    if (!rc)
+        rc = e->plan->prompts ? eval_read_prompts(e, why) : file_read(&e->text, &e->n, e->file, LIMIT, why);
     if (!rc) hash_bytes(e->text, e->n, e->text_sha256);
     free(model);
     return rc;
@@ -491,8 +512,12 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
                                 .ctx = (int)args_int(a, "-c", 512),
                                 .chunks = args_int(a, "--chunks", 0),
                                 .set_text = args_has(a, "--set-text"),
+                                .prompts = args_text(a, "--prompts", NULL),
                                 .ref = ref_line ? &ref : NULL };
-    enum err_code rc = cli_gate(&plan->gate, a, &why);
+    enum err_code rc = plan->prompts && (plan->file || plan->set_text)
+                           ? err_set(&why, ERR_USAGE, "--prompts is scored instead of a text: leave %s out",
+                                     plan->file ? "-f" : "--set-text")
+                           : cli_gate(&plan->gate, a, &why);
     if (!rc) rc = gate_check(&plan->gate, ref_line != NULL, &why);
     if (!rc && !plan->file && plan->set_text) rc = file_share(&bundled, EVAL_TEXT, &why);
     if (bundled) plan->file = bundled;

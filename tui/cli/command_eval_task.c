@@ -315,7 +315,7 @@ int eval_task(const struct cli_global *g, const struct cli_args *a, const struct
 
 enum err_code eval_task_check(const struct cli_args *a, struct err *why)
 {
-    static const char *const WITHOUT[] = { "-f", "--set-text", "--chunks", "--gate" };
+    static const char *const WITHOUT[] = { "-f", "--prompts", "--set-text", "--chunks", "--gate" };
     const bool task = args_has(a, "--task");
     for (size_t i = 0; task && i < COUNT_OF(WITHOUT); i++)
         if (args_has(a, WITHOUT[i]))

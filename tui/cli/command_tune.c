@@ -35,6 +35,7 @@ const struct cli_flag FLAGS_TUNE[] = {
     { .name = "-C", .alias = "--config", .value = "CONFIG",
       .help = "current config, which a winner must beat; default: the applied config, else the default" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "workload to time; default tg64" },
+    FLAG_PROMPTS_ROW,
     { .name = "--space", .value = "SPACE",
       .help = "values to search, e.g. recipe=file|q8_0|q4_K,threads=1|2; default: all that may help" },
     { .name = "--probe", .help = "measure the machine's limits again" },
@@ -229,10 +230,11 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     o->goal = t->goal;
     o->estimand = estimand_parse(args_text(a, "--estimand", ESTIMANDS[old->estimand]));
     enum err_code rc = ERR_OK;
-    if (resumes && !args_has(a, "-w"))
+    if (resumes && !args_has(a, "-w") && !args_has(a, "--prompts"))
         o->workload = old->workload;
     else
-        rc = workload_parse(&o->workload, args_text(a, "-w", tune_choice_workload(&t->variants)), why);
+        rc = workload_parse_prompts(&o->workload, args_text(a, "-w", tune_choice_workload(&t->variants)),
+                                    args_text(a, "--prompts", NULL), why);
     o->files = &t->variants.files;
     o->reference = t->variants.reference;
     o->target = &t->variants.target;
@@ -431,6 +433,7 @@ static int tuner_print(struct tuner *t)
     if (r->judged) cli_note_text(&out, t->model, r->text_sha256);
     if (r->judged && *quality_context_text(context, &r->quality))
         table_note(&out, "%s (--quality-ctx N sets another length)", context);
+    cli_note_prompts(&out, t->g, r->run_id);
     if (t->variants.files.n < 2) note_sibling(&out, t);
     if (*r->doubles)
         table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);

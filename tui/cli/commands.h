@@ -55,6 +55,7 @@ struct eval_plan {
     const struct config *ref;     /* NULL: compare with nothing */
     const char *model;            /* of configs that name none; NULL: -m, or the bundled one */
     const char *file;             /* the text; NULL: the one of the first config's model */
+    const char *prompts;          /* a file of prompts that is scored instead of a text; NULL: none */
     bool set_text;                /* make it the text of the models that are measured */
     struct gate gate;             /* terms 0: none */
     json_t *baseline;             /* member of the document; NULL: none */

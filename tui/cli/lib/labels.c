@@ -2,6 +2,8 @@
  * monitors, so that a label never disturbs or delays a measurement. */
 #include "tui/cli/lib/labels.h"
 
+#include "advisor/run/run.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -130,6 +132,34 @@ json_t *cli_labels_of_run(const struct cli_global *g, int64_t run_id)
     if (rc == ERR_NOMEM) memory_short_set(); /* this document cannot be complete */
     log_write(&g->log, LOG_WARN, "the labels of run %lld are unknown: %s", (long long)run_id, why.message);
     return json_null();
+}
+
+struct prompt_lines {
+    struct table *t;
+    struct str said; /* each note once: a search that was continued has it again */
+};
+
+static void prompt_line(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+{
+    struct prompt_lines *l = ctx;
+    (void)unix_ms;
+    if (strcmp(kind, RUN_PROMPT_EVENT) || strstr(str_text(&l->said), text)) return;
+    str_printf(&l->said, "%s\n", text);
+    table_note(l->t, "%s", text);
+}
+
+void cli_note_prompts(struct table *t, const struct cli_global *g, int64_t run_id)
+{
+    struct prompt_lines l = { .t = t };
+    struct db *d = NULL;
+    struct err why = { 0 };
+    enum err_code rc = run_id ? db_open(&d, g->db_path, &why) : ERR_OK;
+    if (!rc && run_id) rc = db_event_list(d, run_id, prompt_line, &l, &why);
+    if (rc)
+        log_write(&g->log, LOG_WARN, "the prompts of run %lld are unknown: %s", (long long)run_id,
+                  why.message);
+    db_close(d);
+    str_free(&l.said);
 }
 
 void cli_labels_text(struct str *out, const struct run_labels *l)

@@ -4,6 +4,7 @@
 
 #include "db/db.h"
 #include "tui/cli/lib/lib.h"
+#include "tui/cli/lib/output.h"
 
 #define FLAG_LABEL_ROW                                                                                       \
     {                                                                                                        \
@@ -23,6 +24,8 @@ json_t *cli_labels_json(const struct run_labels *l);
 /* The labels of a stored run as JSON; {} when it has none; null, and a warning, when they cannot be read. New
  * reference. */
 json_t *cli_labels_of_run(const struct cli_global *g, int64_t run_id);
+/* Notes where the prompts of a stored run come from (run_prompt_note). */
+void cli_note_prompts(struct table *t, const struct cli_global *g, int64_t run_id);
 /* Appends "commit=v1.2 branch=main". */
 void cli_labels_text(struct str *out, const struct run_labels *l);
 

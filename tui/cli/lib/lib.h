@@ -25,6 +25,12 @@ struct model_shape; /* engine/arch/arch.h */
         .help = "file, folder, or a name such as hf:OWNER/REPO:TAG or ollama:NAME (see `qdyno models`); "    \
                 "default: the bundled model"                                                                 \
     }
+#define FLAG_PROMPTS_ROW                                                                                     \
+    {                                                                                                        \
+        .name = "--prompts", .value = "FILE",                                                                \
+        .help = "take the prompts of all workloads from this file or folder (docs/prompts.md): text, JSON "  \
+                "lines, ShareGPT, OpenAI batch; as @prompts:FILE and load:...,prompts=FILE do for one"       \
+    }
 #define CONFIG_HELP "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)"
 #define FLAG_CONFIG_ROW                                                                                      \
     {                                                                                                        \
