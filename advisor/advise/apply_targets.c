@@ -45,6 +45,8 @@ static void recipe_line(const struct config *c, char *out, size_t size)
         only.value[k] = c->value[k];
         only.given[k] = c->given[k];
     }
+    only.value[KNOB_REQUANTIZE] = c->value[KNOB_REQUANTIZE];
+    only.given[KNOB_REQUANTIZE] = c->given[KNOB_REQUANTIZE];
     config_line(&only, out, size);
 }
 
@@ -247,7 +249,7 @@ static const struct setting *setting_find(const struct target *t, enum knob_id i
 /* Part of the recipe, or of the file: the model file has it. */
 static bool is_in_file(enum knob_id id)
 {
-    return id == KNOB_MODEL || (id >= KNOB_METHOD && id <= KNOB_TENSORS);
+    return id == KNOB_MODEL || id == KNOB_REQUANTIZE || (id >= KNOB_METHOD && id <= KNOB_TENSORS);
 }
 
 static void form_append(struct str *out, const char *form, const char *value)

@@ -376,7 +376,8 @@ static void put_quality(struct str *s, const struct experiment_state *x, int arm
         snprintf(loss, sizeof(loss), "%.*g", digits, q->kld.estimate);
         snprintf(most, sizeof(most), "%.*g", digits, q->kld.upper);
     } while (!strcmp(loss, most) && q->kld.upper > q->kld.estimate && ++digits < 6);
-    str_printf(s, "; quality loss %s nats on %s", loss, quality_text_label(text, q->text, q->text_sha256));
+    str_printf(s, "; quality loss %s nats on %s%s", loss, quality_text_label(text, q->text, q->text_sha256),
+               config_choice(&x->spec.config[arm], KNOB_REQUANTIZE) ? ", against the quantized file" : "");
     if (!isfinite(q->kld.upper)) return;
     str_printf(s, " (at most %s, %s the limit of %.3g)", most,
                q->kld.upper <= limit  ? "within"

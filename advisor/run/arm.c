@@ -223,6 +223,7 @@ enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t
     json_put_str(r, "file", spec->file ? spec->file : "");
     json_put_int(r, "ctx", spec->ctx);
     json_put_int(r, "chunks", spec->chunks);
+    if (spec->without_greedy) json_put_bool(r, "greedy", false);
     json_put(r, "reference", reference);
     str_free(&line);
     return arm_request(a, r, answer, event, ctx, why);

@@ -141,6 +141,7 @@ struct quality_spec {
     int64_t chunks;    /* windows at most; 0: all */
     const char *model; /* of the reference, used when its config names none */
     const struct config *reference;
+    bool without_greedy; /* compare no greedy texts, which take as long as decoding some thousand tokens */
 };
 enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t **answer,
                           arm_event_fn *event, void *ctx, struct err *why);

@@ -1,6 +1,7 @@
 /* advisor/tune/sentence.c - the result of a search in one sentence (tune.h). */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "advisor/tune/parts.h"
 
@@ -50,6 +51,8 @@ static void put_quality(struct str *s, const struct tune_result *r)
     else
         str_printf(s, "; quality loss %.2g nats (KL divergence) on %s", r->winner.kld,
                    quality_text_label(text, r->text, r->text_sha256));
+    if (strstr(r->winner.line, "requantize=on") && !isnan(r->winner.kld))
+        str_append(s, ", against this quantized file");
     if (*r->reference && !isnan(r->winner.kld))
         str_printf(s, " against %.100s", path_file_name(r->reference));
     if (r->accuracy_limit > 0 && !isnan(r->winner.accuracy_lower))

@@ -29,6 +29,7 @@ static bool is_searched(enum knob_id k)
     case KNOB_BATCH_INVARIANT: /* a promise of the user's; it makes nothing faster */
     case KNOB_OVERSIZE:
     case KNOB_FORCE:
+    case KNOB_REQUANTIZE: /* of the user: --requantize */
     case KNOB_ENGINE:
     case KNOB_BIN:
     case KNOB_ARGS: /* of the user: --space args=... */
@@ -153,6 +154,24 @@ static void space_shrink(struct tune_space *s)
         memmove(&s->dim[last], &s->dim[last + 1], (size_t)(s->dims - last - 1) * sizeof s->dim[0]);
         s->dims--;
     }
+}
+
+void tune_space_requantize(struct tune_space *s, const struct gguf *g)
+{
+    static const double WORST_NMSE = 0.1;
+    struct model_shape shape;
+    s->requantize = true;
+    for (int d = 0; d < s->dims; d++)
+        if (!strcmp(s->dim[d].key, "recipe")) return; /* as asked */
+    if (s->dims == TUNE_DIMS || model_shape_read(&shape, g, NULL)) return;
+    const double bits = 8.0 * (double)shape.weight_bytes / (double)MAX(shape.params, 1);
+    struct tune_dim *dim = dim_begin(s, "recipe", "file", true);
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (FORMATS[i].encode && FORMATS[i].decode && FORMATS[i].max_nmse <= WORST_NMSE &&
+            !FORMATS[i].needs_importance && format_bits_per_weight(&FORMATS[i]) < bits)
+            dim_add_value(dim, FORMATS[i].name);
+    dim_end(s);
+    space_shrink(s);
 }
 
 /* True for the file's own numbers and for plain rounding: then a tensor that keeps its format keeps its
@@ -323,7 +342,10 @@ bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i
         const char *key = s->dim[d].key, *value = s->dim[d].value[at[d]];
         const bool recipe = !strcmp(key, "recipe");
         for (int k = KNOB_METHOD; recipe && k <= KNOB_TENSORS; k++) config_unset(out, (enum knob_id)k);
-        if ((!recipe || strcmp(value, "file")) && config_set(out, key, value, &ignored)) return false;
+        const bool made = recipe && strcmp(value, "file");
+        if ((!recipe || made) && config_set(out, key, value, &ignored)) return false;
+        if (made && s->requantize && config_set(out, KNOBS[KNOB_REQUANTIZE].key, "on", &ignored))
+            return false;
     }
     for (int k = 0; k < KNOB_COUNT; k++) /* a knob at its default is not part of the line */
         if (out->given[k] && !strcmp(config_text(out, (enum knob_id)k), KNOBS[k].otherwise))

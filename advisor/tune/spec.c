@@ -32,6 +32,7 @@ json_t *tune_options_json(const struct tune_options *from, const char *text, con
     put_path(o, "text", text);
     json_put_str(o, "text_sha256", text_sha256);
     if (quality_ctx != TUNE_QUALITY_CTX) json_put_int(o, "quality_ctx", quality_ctx);
+    if (from->requantize) json_put_bool(o, "requantize", true); /* not in those of earlier versions */
     json_put_num(o, "budget_s", from->budget_s);
     json_put_fields(o, LIMITS, COUNT_OF(LIMITS), &from->limits);
     json_put_str(o, "estimand", ESTIMANDS[from->estimand]);
@@ -131,6 +132,7 @@ static enum err_code stored_from_json(struct tune_stored *s, const json_t *o, st
     if (!rc) rc = config_parse(&s->current, current, why);
     if (!rc) rc = workload_parse(&s->workload, json_get_str(o, "workload", ""), why);
     s->budget_s = json_get_num(o, "budget_s", 0);
+    s->requantize = json_get_bool(o, "requantize", false);
     s->quality_ctx = (int)json_get_int(o, "quality_ctx", TUNE_QUALITY_CTX);
     s->estimand = estimand_parse(json_get_str(o, "estimand", ""));
     json_get_fields(o, LIMITS, COUNT_OF(LIMITS), &s->limits);

@@ -172,6 +172,7 @@ static enum err_code search_prepare(struct tuning *t, struct err *why)
     if (!rc) rc = correction_load(&t->task.correction, t->record.db, o->machine->id, o->ceilings, why);
     if (!rc) rc = tune_space(&t->task.space, t->task.file, o->machine, &o->workload, o->goal, o->space, why);
     if (rc) return rc;
+    if (o->requantize) tune_space_requantize(&t->task.space, t->task.file);
     t->task.space.base = *o->current;
     t->out->random_weights = t->task.shape.random_weights;
     t->out->answers_unverified = t->task.shape.unknown > 0;

@@ -35,6 +35,7 @@ struct tune_space {
     int dims;
     struct config base; /* settings that are no dimension; the defaults at first */
     bool for_quality;   /* also try values that are more exact than the defaults */
+    bool requantize;    /* recipes quantize again what is quantized */
     bool is_quantized;  /* the file is: nothing in it is quantized again unless the user asks for that */
     char left_out[128]; /* dimensions dropped because the space would be too large; "" */
     /* recipes dropped because they make the same file as another one: "q3_K as file"; "" */
@@ -48,6 +49,9 @@ enum err_code tune_space(struct tune_space *out, const struct gguf *g, const str
 /* Append the dimensions of a text such as "recipe=file|q8_0,args=\"-fa on|-fa off\"" to a space. Errors:
  * ERR_USAGE, naming the invalid word; ERR_NOMEM. */
 enum err_code tune_space_parse(struct tune_space *s, const char *asked, struct err *why);
+/* Let recipes quantize this quantized file again, and add formats smaller than its own if the space has no
+ * recipes. */
+void tune_space_requantize(struct tune_space *s, const struct gguf *g);
 int64_t tune_space_size(const struct tune_space *s);
 /* Configuration number i. False: its settings contradict each other. */
 bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i);
@@ -138,6 +142,7 @@ struct tune_options {
     int quality_ctx;       /* tokens of a window of that text; 0: as the workload (quality_context.h) */
     uint64_t seed;
     int64_t resume_id;      /* 0: a new run */
+    bool requantize;        /* recipes may quantize again what the file has quantized */
     bool search_only;       /* skip the confirmation: the result is the race's best candidate */
     enum estimand estimand; /* of the confirmation */
     const struct machine *machine;
@@ -306,6 +311,7 @@ struct tune_stored {
     double budget_s; /* of a search whose budget was too short: one that should be enough */
     uint64_t seed;
     int quality_ctx; /* never 0 */
+    bool requantize;
     enum estimand estimand;
 };
 /* Errors: ERR_USAGE when there is no such run or it is no search; ERR_FORMAT when its options cannot be read;

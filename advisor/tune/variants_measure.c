@@ -35,6 +35,16 @@ void variants_judge_quality(struct variants *s, int i)
     c->target = v->judged.outcome;
 }
 
+/* Greedy texts take longer than all windows. */
+static bool asks_for_greedy(const struct variants *s)
+{
+    for (int i = 0; s->has_target && i < s->o->target->terms; i++) {
+        const struct gate_term *t = &s->o->target->term[i];
+        if (t->metric < 0 && t->figure == GATE_FIRST_DIVERGENCE) return true;
+    }
+    return false;
+}
+
 static enum err_code measure(struct variants *s, int i, int windows, double *seconds, struct err *why)
 {
     struct variant *v = &s->v[i];
@@ -48,7 +58,8 @@ static enum err_code measure(struct variants *s, int i, int windows, double *sec
                                        .ctx = s->out->quality.ctx,
                                        .chunks = windows,
                                        .model = s->o->model_path,
-                                       .reference = &s->v[0].config };
+                                       .reference = &s->v[0].config,
+                                       .without_greedy = !asks_for_greedy(s) };
     config_line(&v->config, line, sizeof line);
     if (!variants_report(s, TUNE_PHASE_QUALITY, "quality", line))
         return err_set(why, ERR_CANCELLED, "stopped");

@@ -47,6 +47,7 @@ enum knob_id {
     KNOB_PREFETCH,      /* off willneed populate: the enum prefetch */
     KNOB_OVERSIZE,      /* off on: weights may exceed memory */
     KNOB_FORCE,         /* off on: run a model file with parts that are unknown (engine/arch/arch.h) */
+    KNOB_REQUANTIZE,    /* off on: a recipe may quantize again what the file has quantized */
     KNOB_HANDICAP,      /* artificial slowdown of each step, in percent */
     KNOB_GRID,          /* grams of CO2 per kWh of electricity here; -1: unknown */
     KNOB_ENGINE,        /* the enum engine_kind: which program runs the model */

@@ -18,7 +18,7 @@
 static enum err_code rank_config(const struct model *m, struct str *line, struct err *why)
 {
     static const enum knob_id RECIPE[] = { KNOB_METHOD,  KNOB_FORMAT,   KNOB_PARAMS, KNOB_CALIB,
-                                           KNOB_TENSORS, KNOB_HANDICAP, KNOB_HOSTS };
+                                           KNOB_TENSORS, KNOB_REQUANTIZE, KNOB_HANDICAP, KNOB_HOSTS };
     struct config c = m->config;
     for (size_t i = 0; i < COUNT_OF(RECIPE); i++) config_unset(&c, RECIPE[i]);
     const enum err_code rc = config_set(&c, "model", gguf_path(m->gguf), why);

@@ -15,7 +15,7 @@
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
  *         turn_s: optional; after so many seconds of work (whole steps) the worker waits for "go".
  *         So two workers can use the whole machine alternately.
- *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE,"shapes":TEXT}}
+ *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"greedy":true,"reference":{"model":PATH,"config":LINE,"shapes":TEXT}}
  *         file "": the bundled text; chunks 0: all. The reference is a second model that is open
  *         during this request; ctx is at most the open model's.
  *   {"id":0,"op":"cancel"}

@@ -128,7 +128,7 @@ static enum err_code read_request(struct eval_request *r, const json_t *request,
     *r = (struct eval_request){ .ctx = ctx ? (int)ctx : WINDOW,
                                 .max_chunks = chunks,
                                 .progress = quality_report,
-                                .greedy_prompts = GREEDY_PROMPTS,
+                                .greedy_prompts = json_get_bool(request, "greedy", true) ? GREEDY_PROMPTS : 0,
                                 .greedy_tokens = GREEDY_TOKENS };
     return ERR_OK;
 }

@@ -76,4 +76,19 @@ expect 4 tune "$T/empty" && says err 'no \*.gguf file'
 # one model: its configs are the candidates, of --space or of a search
 expect 0 tune -m "$M/m-q8_0.gguf" "${common[@]}" --space 'threads=1|2,kv=f16|q4_0' --target 'peak_rss_bytes < 100G and kld_mean <= 1' -o json &&
   json 'd["target_outcome"] == "reached" and len(d["tried"]) == 5 and d["winner"] in ("default", "threads=1", "threads=2")'
+
+# a quantized file again: only when asked for, and its loss is called by its name and kept apart
+Q=$M/m-q8_0.gguf
+expect 4 ab -m "$Q" default q4_0 -w tg8 --budget 2s && says err 'already quantized' && says err '\-\-requantize'
+"$QDYNO" ab -m "$Q" default q4_0 -w tg8 --budget 2s --requantize --quality --quality-chunks 2 --quality-ctx 64 >"$T/out" 2>"$T/err"
+says out 'B \(q4_0,requantize=on\)' && says out 'against the quantized file' || fail "ab --requantize"
+expect 0 quantize "$Q" "$T/again.gguf" -R q4_0,requantize=on && expect 0 info -m "$T/again.gguf"
+cmp -s "$T/again.gguf" "$M/m-q4_0.gguf" && fail "quantizing twice cannot give the file that the original gives"
+
+# the trade-off as a figure, for a search that was measured; on the terminal it is drawn, too
+expect 0 tune "$M" "${common[@]}" --target 'peak_rss_bytes < 100G' && says out 'KL divergence, nats \(down is better\)'
+run=$(sed -n 's/^next: qdyno show \([0-9]*\).*/\1/p' "$T/out")
+for e in svg html md; do expect 0 report "$run" --out "$T/tradeoff.$e"; done
+grep -q 'm-q4_0.gguf' "$T/tradeoff.svg" && grep -q 'Speed and memory' "$T/tradeoff.html" && grep -q 'beaten by none' "$T/tradeoff.md" ||
+  fail "the report of a search"
 finish

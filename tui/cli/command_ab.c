@@ -46,6 +46,7 @@ const struct cli_flag FLAGS_AB[] = {
     { .name = "--processes", .value = "new|kept|auto", .kind = FLAG_CHOICE, .choices = PROCESSES,
       .help = "start new processes for each block or keep them; default auto: new if the model loads fast" },
     { .name = "--race", .help = "drop slow arms early, then confirm the best one against A" },
+    FLAG_REQUANTIZE_ROW,
     AB_CLAIM_FLAGS,
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
       .help = "continue a run that was stopped, killed or undecided" },
@@ -157,6 +158,7 @@ static enum err_code spec_new(struct experiment_spec *s, const struct cli_args *
     char *model = NULL;
     bool all_named = true;
     enum err_code rc = ab_arms(s, a, why);
+    for (int i = 0; i < s->arms && !rc; i++) rc = cli_requantize(&s->config[i], a, why);
     for (int i = 0; i < s->arms && !rc; i++) all_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
     const bool wanted = !all_named && !s->workload.train; /* training needs no model file */
     if (!rc && (wanted || args_has(a, "-m"))) rc = cli_model(&model, a, why);
@@ -175,7 +177,7 @@ static enum err_code spec_read(struct experiment_spec *s, const struct cli_globa
         "-m",         "-w",       "--as-systems", "--margin",      "--metric",
         "--control",  "--warmup", "--race",       "--processes",   "--min-blocks",
         "--quality",  "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks",
-        "--estimand", "--turns",  "--label",      "--prompts"
+        "--estimand", "--turns",  "--label",      "--prompts",     "--requantize"
     };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {

@@ -140,7 +140,8 @@ struct quantizing {
 /* Parses -R and --calib. Only the part of a config line that chooses numbers is allowed. */
 static enum err_code recipe_read(struct quantizing *z, struct err *why)
 {
-    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
+    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT,  KNOB_PARAMS,
+                                           KNOB_CALIB,  KNOB_TENSORS, KNOB_REQUANTIZE };
     const char *line = args_text(z->a, "-R", NULL), *calib = args_text(z->a, "--calib", NULL);
     if (!line)
         return err_set(why, ERR_USAGE,

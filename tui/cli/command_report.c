@@ -44,10 +44,11 @@ static enum err_code report_of(struct str *text, const struct cli_global *g, int
     struct run_row run = { 0 };
     enum err_code rc = db_open(&d, g->db_path, why);
     if (!rc) rc = db_run_get(d, id, &run, why);
-    if (!rc && !strcmp(run.kind, "profile")) {
+    const bool search = !rc && !strcmp(run.kind, "tune");
+    if (search || (!rc && !strcmp(run.kind, "profile"))) {
         json_t *document = NULL;
         if (run.outcome_json) rc = json_parse(&document, run.outcome_json, strlen(run.outcome_json), why);
-        if (!rc) rc = report_profile(&report, document, id, why);
+        if (!rc) rc = (search ? report_tradeoff : report_profile)(&report, document, id, why);
         json_decref(document);
     } else {
         if (!rc) rc = report_load(&source, d, id, why);

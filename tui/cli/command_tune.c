@@ -22,6 +22,7 @@
 const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,
     TUNE_VARIANT_FLAGS,
+    FLAG_REQUANTIZE_ROW,
     FLAG_WAIT_QUIET_ROW,
     FLAG_ESTIMAND_ROW,
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS, .help = "time for measuring; default 10m" },
@@ -221,6 +222,7 @@ static enum err_code tuner_options(struct tune_options *o, struct tuner *t, stru
     const bool limits = args_has(a, "--limit") || args_has(a, "--max-ppl");
     o->budget_s = args_num(a, "--budget", resumes ? old->budget_s : 600);
     o->space = args_text(a, "--space", old->space);
+    o->requantize = args_has(a, "--requantize") || old->requantize;
     o->text_file = args_text(a, "-f", old->text_file);
     o->quality_ctx = (int)args_int(a, "--quality-ctx", old->quality_ctx); /* 0: as the workload */
     o->task_file = args_text(a, "--task", old->task_file);

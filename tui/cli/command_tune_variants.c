@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "advisor/advise/advise.h"
+#include "tui/report/report.h"
 
 /* ---------------------------------------------------------------- what is asked */
 
@@ -142,6 +143,10 @@ void tune_note_variants(struct table *t, const struct tune_result *r, const stru
     table_note(
         t, "*: no other candidate is better in speed, loss and memory together; knee: beyond it, speed costs "
            "more loss than before");
+    struct str drawn = { 0 };
+    report_tradeoff_text(&drawn, json_object_get(t->extra, "tried"), 76, 14);
+    if (drawn.len) table_lines(t, table_note, str_text(&drawn));
+    str_free(&drawn);
     table_note(t, "losses are against %s%s", path_file_name(r->reference),
                r->reference_quantized
                    ? c->files.n > 1

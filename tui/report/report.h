@@ -71,6 +71,13 @@ void report_free(struct report *r); /* accepts NULL */
  * profile), ERR_NOMEM. */
 enum err_code report_profile(struct report **out, const json_t *document, int64_t run_id, struct err *why);
 
+/* The report of a search, from its stored document: its candidates as speed against loss and memory. Errors:
+ * ERR_USAGE (it lists no candidates), ERR_NOMEM. */
+enum err_code report_tradeoff(struct report **out, const json_t *document, int64_t run_id, struct err *why);
+/* Its plot of speed and loss with characters, from `tried` of a document. Nothing where fewer than two
+ * candidates are known. */
+void report_tradeoff_text(struct str *out, const json_t *tried, int columns, int rows);
+
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_SVG };
 /* Chooses the format by the ending of the file name. ERR_USAGE lists the possible endings. */
 enum err_code report_format_of(enum report_format *out, const char *path, struct err *why);

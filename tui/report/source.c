@@ -201,7 +201,7 @@ enum err_code report_load(struct report_source **out, struct db *d, int64_t run_
     if (!rc && strcmp(run.kind, "ab"))
         rc = err_set(
             why, ERR_USAGE,
-            "run %lld is of kind '%s': expected an experiment of `qdyno ab`, or `qdyno bench --profile`; `qdyno "
+            "run %lld is of kind '%s': expected an experiment of `qdyno ab`, a search of `qdyno tune`, or `qdyno bench --profile`; `qdyno "
             "show %lld` prints this run",
             (long long)run_id, run.kind, (long long)run_id);
     if (!rc) rc = experiment_load(&s->state, d, run_id, why);

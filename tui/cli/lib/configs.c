@@ -283,3 +283,11 @@ const char *cli_base_name(const char *path)
 {
     return path_file_name(path);
 }
+
+enum err_code cli_requantize(struct config *c, const struct cli_args *a, struct err *why)
+{
+    bool recipe = false;
+    for (int k = KNOB_METHOD; k <= KNOB_TENSORS; k++) recipe |= c->given[k];
+    if (!recipe || !args_has(a, "--requantize")) return ERR_OK;
+    return config_set(c, KNOBS[KNOB_REQUANTIZE].key, "on", why);
+}

@@ -19,6 +19,14 @@ struct model;       /* engine/model/model.h */
 struct model_shape; /* engine/arch/arch.h */
 
 /* Flags that several commands share, so that they read the same everywhere. */
+#define FLAG_REQUANTIZE_ROW                                                                                  \
+    {                                                                                                        \
+        .name = "--requantize", .help = "let recipes quantize a quantized file again; losses are then "     \
+                                        "against that file, not against the original"                        \
+    }
+/* With --requantize: requantize=on in a config with a recipe. */
+enum err_code cli_requantize(struct config *c, const struct cli_args *a, struct err *why);
+
 #define FLAG_MODEL_ROW                                                                                       \
     {                                                                                                        \
         .name = "-m", .alias = "--model", .value = "MODEL", .model = true,                                   \
