@@ -96,32 +96,41 @@ enum err_code workload_parse(struct workload *w, const char *text, struct err *w
     return err_set(why, ERR_USAGE, "workload '%.60s': %s", text, GRAMMAR);
 }
 
-enum err_code workload_parse_prompts(struct workload *w, const char *text, const char *file, struct err *why)
+/* The line with a file of prompts. It is parsed as a whole, because some keys mean something else with
+ * prompts. */
+static enum err_code load_parse_prompts(struct workload *w, const char *text, const char *file,
+                                        struct err *why)
 {
     struct str line = { 0 };
-    enum err_code rc = workload_parse(w, text, why);
+    if (strchr(file, '"'))
+        return err_set(why, ERR_USAGE,
+                       "'%.200s': a file of prompts whose name has a quote cannot be in a load", file);
+    str_printf(&line, "%s,%s=\"%s\"", text, WORKLOAD_LOAD_PROMPTS, file);
+    const enum err_code rc = line.failed ? err_set(why, ERR_NOMEM, "out of memory")
+                                         : workload_parse(w, str_text(&line), why);
+    str_free(&line);
+    return rc;
+}
+
+enum err_code workload_parse_prompts(struct workload *w, const char *text, const char *file, struct err *why)
+{
+    const bool load = str_starts(text, "load:");
+    const size_t room = load ? sizeof w->load.prompts : sizeof w->prompts;
+    if (file && (!*file || strlen(file) >= room))
+        return err_set(why, ERR_USAGE, "the name of the file of prompts has %zu bytes: expected 1 to %zu",
+                       strlen(file), room - 1);
+    if (file && load) return load_parse_prompts(w, text, file, why);
+    const enum err_code rc = workload_parse(w, text, why);
     if (rc || !file) return rc;
-    const bool load = workload_is_load(w);
     if (w->train || *w->eval_file)
         return err_set(why, ERR_USAGE,
                        "%.200s takes no prompts: expected a workload such as pp512+tg128 or load:rate=4",
                        text);
-    if (*workload_prompts(w))
+    if (*w->prompts)
         return err_set(why, ERR_USAGE, "%.200s names a file of prompts itself: leave '%.200s' out", text,
                        file);
-    if (!*file || strlen(file) >= (load ? sizeof w->load.prompts : sizeof w->prompts))
-        return err_set(why, ERR_USAGE, "the name of the file of prompts has %zu bytes: expected 1 to %zu",
-                       strlen(file), (load ? sizeof w->load.prompts : sizeof w->prompts) - 1);
-    if (load && strchr(file, '"'))
-        return err_set(why, ERR_USAGE,
-                       "'%.200s': a file of prompts whose name has a quote cannot be in a load", file);
-    if (load)
-        str_printf(&line, "%s,%s=\"%s\"", text, WORKLOAD_LOAD_PROMPTS, file);
-    else
-        str_printf(&line, "%s%s%s", text, PROMPTS, file);
-    rc = line.failed ? err_set(why, ERR_NOMEM, "out of memory") : workload_parse(w, str_text(&line), why);
-    str_free(&line);
-    return rc;
+    str_put(w->prompts, sizeof w->prompts, file); /* it fits */
+    return ERR_OK;
 }
 
 const char *workload_line(const struct workload *w, char *buf, size_t size)

@@ -127,13 +127,15 @@ enum err_code prompt_text_cut(struct token_list *out, const struct prompt_reader
     enum err_code rc = r->bos >= 0 && count > 0 ? token_list_push(out, r->bos, why) : ERR_OK;
     const int64_t begun = out->n;
     while (!rc && out->n < wanted) {
-        const size_t end = piece_end(p, at, BYTES_LEAST + BYTES_PER_TOKEN * (size_t)(wanted - out->n));
+        const size_t want = BYTES_LEAST + BYTES_PER_TOKEN * (size_t)(wanted - out->n), left = p->n - used,
+                     end = piece_end(p, at, MIN(want, left));
         rc = tokenizer_encode(r->tokenizer, p->text + at, end - at, 0, out, why);
         used += end - at;
         at = end == p->n ? 0 : end;
-        if (!rc && used >= p->n && out->n == begun)
-            rc = err_set(why, ERR_FORMAT, "the text of the prompts gives no tokens");
-        if (out->n < wanted && used >= p->n) *repeats = true;
+        if (rc || used < p->n) continue;
+        used = 0; /* all of the text is in it */
+        if (out->n == begun) rc = err_set(why, ERR_FORMAT, "the text of the prompts gives no tokens");
+        if (out->n < wanted) *repeats = true;
     }
     out->n = MIN(out->n, wanted);
     return rc;

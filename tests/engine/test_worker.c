@@ -690,6 +690,11 @@ int main(void)
     if (!f) return 1;
     fputs("Once upon a time there was a small dog. It lived in a red house.\n", f);
     fclose(f);
+    snprintf(path, sizeof path, "%s/text/prompts.txt", share);
+    f = fopen(path, "w");
+    if (!f) return 1;
+    fputs("Then it ran into the garden, where a bird sang in the old tree, and so on.\n", f);
+    fclose(f);
     setenv("QDYNO_SHARE", share, 1);
     setenv("XDG_CACHE_HOME", share, 1);
     const struct CMUnitTest tests[] = {

@@ -7,6 +7,7 @@
 #include "engine/config/config.h"
 #include "engine/model/model.h"
 #include "engine/text/text.h"
+#include "engine/train/corpus.h"
 #include "engine/worker/worker.h"
 #include "kernels/kernels.h"
 #include "tests/engine/session.h"
@@ -104,6 +105,7 @@ static void test_prompts_grammar(void **state)
     CHECK_STR(workload_line(&w, line, sizeof line), "pp5+tg3@prompts:a b");
     CHECK_OK(workload_parse_prompts(&w, "pp5+tg3", NULL, &why));
     CHECK_STR(workload_prompts(&w), "");
+    CHECK_OK(workload_parse_prompts(&w, "load:rate=4,ctx=9", "a", &why)); /* longer prompts are cut to it */
     CHECK_OK(workload_parse_prompts(&w, "load:rate=4,requests=9", "a, b.txt", &why));
     CHECK_STR(workload_line(&w, line, sizeof line), "load:rate=4,requests=9,prompts=\"a, b.txt\"");
     static const struct {
@@ -111,7 +113,7 @@ static void test_prompts_grammar(void **state)
     } BAD[] = { { "eval:x", "a", "takes no prompts" },
                 { "train5", "a", "takes no prompts" },
                 { "pp5@prompts:b", "a", "names a file of prompts itself" },
-                { "load:rate=4,prompts=b", "a", "names a file of prompts itself" },
+                { "load:rate=4,prompts=b", "a", "prompts is given twice" },
                 { "load:rate=4,turns=2", "a", "leave trace, prefix and turns out" },
                 { "load:trace=t.csv", "a", "leave trace, prefix and turns out" },
                 { "load:rate=4", "a\"b", "has a quote" },
@@ -650,17 +652,35 @@ static void test_damaged(void **state)
     unlink(damaged);
 }
 
+/* The bundled texts: the sample of the source tree, and the stories that the build makes
+ * (share/CMakeLists.txt). */
+static int share_fill(const char *share)
+{
+    enum { STORY_COUNT = 1000 };
+    char command[4500], path[300];
+    struct corpus *c;
+    struct str text = { 0 };
+    snprintf(command, sizeof command, "cp '%s/share/text/sample.txt' '%s/text/'", TEST_SOURCE_DIR, share);
+    if (system(command) || corpus_open(&c, NULL)) return 1;
+    for (uint64_t i = 0; i < STORY_COUNT; i++) {
+        corpus_story(c, (struct story_id){ .seed = 1, .split = CORPUS_PROMPTS, .number = i }, &text);
+        str_append(&text, "\n");
+    }
+    corpus_close(c);
+    snprintf(path, sizeof path, "%s/text/prompts.txt", share);
+    FILE *f = fopen(path, "w");
+    const bool ok = f && !text.failed && fputs(str_text(&text), f) >= 0;
+    str_free(&text);
+    return f && !fclose(f) && ok ? 0 : 1;
+}
+
 int main(void)
 {
     char share[] = "/tmp/qdyno-test-workload-XXXXXX", path[256];
     if (!mkdtemp(share)) return 1;
     snprintf(path, sizeof path, "mkdir '%s/text'", share);
     if (system(path)) return 1;
-    snprintf(path, sizeof path, "%s/text/sample.txt", share);
-    FILE *f = fopen(path, "w");
-    if (!f) return 1;
-    fputs("Once upon a time there was a small dog. It lived in a red house, and it liked to run.\n", f);
-    fclose(f);
+    if (share_fill(share)) return 1;
     setenv("QDYNO_SHARE", share, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grammar),
