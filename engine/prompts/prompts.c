@@ -68,6 +68,8 @@ int prompts_class(struct prompts *p, const char *name)
     snprintf(cut, sizeof cut, "%s", name);
     const size_t n = strlen(cut);
     cut[n - str_utf8_unfinished(cut, n)] = '\0';
+    for (char *c = cut; *c; c++)
+        if ((unsigned char)*c < ' ') *c = ' '; /* a name is shown in one line */
     for (int i = 0; i < p->classes; i++)
         if (!strcmp(p->class_name[i], cut)) return i;
     if (p->classes == PROMPT_CLASSES) return PROMPT_CLASSES - 1;
