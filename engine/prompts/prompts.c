@@ -286,7 +286,7 @@ static enum err_code folder_take(struct prompts *out, const char *path, struct e
     const int n = scandir(path, &entry, not_hidden, NULL);
     if (n < 0)
         return err_set(why, err_of_errno(errno), "cannot read the folder '%s': %s", path, strerror(errno));
-    qsort(entry, (size_t)n, sizeof *entry, by_name);
+    if (n) qsort(entry, (size_t)n, sizeof *entry, by_name);
     enum err_code rc = n > FILES_MOST ? err_set(why, ERR_FORMAT, "'%s' has %d files: expected at most %d",
                                                 path, n, FILES_MOST)
                                       : ERR_OK;
