@@ -121,7 +121,7 @@ static void unit_line(const struct workload *w, char line[WORKLOAD_LINE])
         one.load.rate = one.load.think_s = 0;
         one.load.burstiness = one.load.speed = 1;
         one.load.concurrency = trace ? l->concurrency : 1;
-        one.load.requests = trace ? l->requests : 1;
+        one.load.requests = trace || *l->prompts ? l->requests : 1; /* other requests have other prompts */
         one.load.auto_rate = false;
     }
     workload_line(&one, line, WORKLOAD_LINE);

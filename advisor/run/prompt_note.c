@@ -45,6 +45,8 @@ const char *run_prompt_note(char *buf, size_t size, const json_t *answer)
             line, (long long)json_get_int(p, "text_tokens", 0));
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
+    for (char *c = buf; *c; c++)
+        if (*c == '\n') *c = ' '; /* of a file's name: a note is one line */
     return buf;
 }
 

@@ -68,6 +68,8 @@ int prompts_class(struct prompts *p, const char *name)
     snprintf(cut, sizeof cut, "%s", name);
     const size_t n = strlen(cut);
     cut[n - str_utf8_unfinished(cut, n)] = '\0';
+    for (char *c = cut; *c; c++)
+        if ((unsigned char)*c < ' ') *c = ' '; /* a name is shown in one line */
     for (int i = 0; i < p->classes; i++)
         if (!strcmp(p->class_name[i], cut)) return i;
     if (p->classes == PROMPT_CLASSES) return PROMPT_CLASSES - 1;
@@ -284,7 +286,7 @@ static enum err_code folder_take(struct prompts *out, const char *path, struct e
     const int n = scandir(path, &entry, not_hidden, NULL);
     if (n < 0)
         return err_set(why, err_of_errno(errno), "cannot read the folder '%s': %s", path, strerror(errno));
-    qsort(entry, (size_t)n, sizeof *entry, by_name);
+    if (n) qsort(entry, (size_t)n, sizeof *entry, by_name);
     enum err_code rc = n > FILES_MOST ? err_set(why, ERR_FORMAT, "'%s' has %d files: expected at most %d",
                                                 path, n, FILES_MOST)
                                       : ERR_OK;

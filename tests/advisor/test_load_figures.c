@@ -289,6 +289,83 @@ static void test_rate_search(void **state)
     CHECK(!load_meets(&(struct load_summary){ .steady = STEADY_NOT, .good = 100, .requests = 100 }, &l));
 }
 
+static json_t *parse(const char *text)
+{
+    struct err why = { 0 };
+    json_t *o;
+    CHECK_OK(json_parse(&o, text, strlen(text), &why));
+    return o;
+}
+
+/* Five requests of two classes and none, not in the order of the schedule, worked by hand. */
+static void test_classes(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct workload w;
+    json_t *list,
+        *answer = parse("{\"classes\": [\"math\", \"unused\", \"story\"], \"requests\": {"
+                        "\"outcome\": [\"done\", \"done\", \"failed\", \"done\", \"done\"],"
+                        "\"class\": [2, 0, 0, null, 2],"
+                        "\"scheduled_s\": [5, 1, 2, 3, 4], \"sent_s\": [5, 1, 2, 3, 4],"
+                        "\"first_s\": [5.5, 1.1, null, 3.1, 4.1], \"end_s\": [6.5, 1.1, null, 3.1, 4.3],"
+                        "\"prompt\": [10, 30, 40, 50, 20], \"tokens\": [3, 1, 0, 1, 3],"
+                        "\"token_s\": [5.5, 6.0, 6.5, 1.1, 3.1, 4.1, 4.2, 4.3]}}");
+    CHECK_OK(workload_parse(&w, "load:rate=1,requests=5,prompts=x,slo=ttft<0.3", &why));
+    CHECK_OK(load_class_figures(&list, answer, &w.load, &why));
+    CHECK_EQ(json_array_size(list), 2); /* without the class that no request has */
+    const json_t *math = json_array_get(list, 0), *story = json_array_get(list, 1);
+    CHECK_STR(json_get_str(math, "class", ""), "math");
+    CHECK_EQ(json_get_int(math, "requests", 0), 2);
+    CHECK_EQ(json_get_int(math, "failed_requests", 0), 1);
+    CHECK_NEAR(json_get_num(math, "prompt_tokens", NAN), 30, 1e-9);
+    CHECK_NEAR(json_get_num(math, "ttft_s", NAN), 0.1, 1e-9);
+    CHECK_NAN(json_get_num(math, "tpot_s", NAN)); /* its only answer has one token */
+    CHECK_NEAR(json_get_num(math, "goodput_ratio", NAN), 0.5, 1e-9);
+    CHECK_STR(json_get_str(story, "class", ""), "story");
+    CHECK_EQ(json_get_int(story, "requests", 0), 2);
+    CHECK_NEAR(json_get_num(story, "prompt_tokens", NAN), 15, 1e-9);
+    CHECK_NEAR(json_get_num(story, "gen_tokens", NAN), 3, 1e-9);
+    CHECK_NEAR(json_get_num(story, "ttft_s", NAN), 0.3, 1e-9);
+    CHECK_NEAR(json_get_num(story, "tpot_s", NAN), 0.3, 1e-9);
+    CHECK_NEAR(json_get_num(story, "e2e_s", NAN), 0.9, 1e-9);
+    CHECK_NEAR(json_get_num(story, "goodput_ratio", NAN), 0.5, 1e-9);
+    json_decref(list);
+    json_object_del(answer, "classes");
+    CHECK_OK(load_class_figures(&list, answer, &w.load, &why));
+    CHECK(!list);
+    json_decref(answer);
+}
+
+static void test_prompt_notes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *answer, *note;
+    } CASES[] = {
+        { "{\"workload\": \"pp8\"}", "" },
+        { "{\"workload\": \"pp8\", \"prompts\": {\"repeats\": false, \"text_tokens\": 9}}", "" },
+        { "{\"workload\": \"pp8@d90000\", \"prompts\": {\"repeats\": true, \"text_tokens\": 70000}}",
+          "pp8@d90000: the bundled text has 70000 tokens, fewer than a prompt, so text repeats; --prompts FILE "
+          "takes prompts of your own" },
+        { "{\"workload\": \"pp8@prompts:x/a.txt\", \"prompts\": {\"repeats\": true, \"file\": \"a.txt\", "
+          "\"form\": \"text\", \"sha256\": \"0123456789abcdef\", \"count\": 1, \"used\": 1}}",
+          "prompts from a.txt (text, SHA-256 0123456789ab...); the text is shorter than a prompt, and repeats in "
+          "it" },
+        { "{\"workload\": \"load:rate=1,requests=9,prompts=a\", \"served\": {\"cut\": 2}, \"prompts\": "
+          "{\"repeats\": false, \"file\": \"a\", \"form\": \"ShareGPT\", \"sha256\": \"0123456789abcdef\", "
+          "\"count\": 70, \"used\": 9, \"skipped\": 3}}",
+          "prompts from a (ShareGPT, SHA-256 0123456789ab...): 9 of 70 are used; 3 without a text are left out; 2 "
+          "of 9 requests were cut to the context of 4096 tokens (ctx= sets another)" },
+    };
+    char note[RUN_PROMPT_NOTE];
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        json_t *answer = parse(CASES[i].answer);
+        CHECK_STR(run_prompt_note(note, sizeof note, answer), CASES[i].note);
+        json_decref(answer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_steady),         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_requests),       cmocka_unit_test(test_failures_and_few),
         cmocka_unit_test(test_damaged_answer), cmocka_unit_test(test_rate_search),
+        cmocka_unit_test(test_classes),        cmocka_unit_test(test_prompt_notes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,19 @@ fi
 "$QDYNO" tune -w tg4 --prompts "$P/plain.txt" --budget 4s --search-only --space threads=1 >"$T/out" 2>"$T/err" </dev/null
 says out "prompts from plain.txt \(text," || fail "tune does not say where its prompts come from"
 
+# A depth beyond all bundled text says so once, for all repetitions; without the long text it is an error.
+mkdir -p "$T/share/text"
+echo "Once upon a time there was a dog." >"$T/share/text/sample.txt"
+(
+  export QDYNO_SHARE=$T/share
+  "$QDYNO" synth --arch llama --shape tiny -R f16 --seed 1 "$T/tiny.gguf" --quiet >/dev/null 2>&1
+  expect 7 bench -m "$T/tiny.gguf" -w pp8@d200 -r 2 --no-warmup && says err "text/prompts.txt"
+  echo "It ran and ran, and then it slept." >"$T/share/text/prompts.txt"
+  expect 0 bench -m "$T/tiny.gguf" -w pp8@d200 -w pp8 -r 2 --no-warmup &&
+    [ "$(grep -c 'the bundled text has [0-9]* tokens, fewer than a prompt, so text repeats' "$T/out")" = 1 ] || fail "no note that text repeats"
+  [ "$fails" = 0 ]
+) || fail "depths beyond the bundled text"
+
 # The loss on prompts and answers.
 expect 0 eval --prompts "$P/sharegpt.json" -c 8 -o json && json "$ROW['perplexity'] > 0"
 expect 4 eval --prompts "$P/plain.txt" -f "$P/plain.txt" && says err "leave -f out"

@@ -196,6 +196,9 @@ static void test_limits(void **state)
     str_free(&list);
     str_free(&s);
     CHECK_EQ(prompts_class(&p, ""), -1);
+    p = parsed("a.jsonl", "{\"prompt\": \"x\", \"class\": \"two\\nlines\"}");
+    CHECK_STR(p.class_name[0], "two lines");
+    prompts_free(&p);
 }
 
 /* ---------------------------------------------------------------- folders */
