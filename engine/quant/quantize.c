@@ -79,14 +79,16 @@ static enum err_code unit_check(const struct quantization *q, const struct unit 
         return err_set(
             why, ERR_USAGE,
             "tensor '%s' is already quantized (%s): if it were quantized again to %s, the loss of the first "
-            "quantization would not appear in the reported error; use an f32, f16 or bf16 file, or `ab` and `tune` "
-            "with --requantize (requantize=on), whose losses are against this file",
+            "quantization would not appear in the reported error; use an f32, f16 or bf16 file, such as `qdyno "
+            "quantize` makes of this one with -R f16, or `ab` and `tune` with --requantize (requantize=on), whose "
+            "losses are against this file",
             t->name, t->format->name, format->name);
     if (again && (!t->format->decode || has_parts(q, t)))
-        return err_set(why, ERR_USAGE,
-                       "tensor '%s' (%s) cannot be quantized again directly: make a file of its values first, "
-                       "with `qdyno quantize IN OUT -R f16`",
-                       t->name, t->format->name);
+        return err_set(
+            why, ERR_USAGE,
+            "tensor '%s' (%s) cannot be quantized again directly: make a file of its values first, "
+            "with `qdyno quantize IN OUT -R f16`",
+            t->name, t->format->name);
     if (u->dequantizes && u->layer >= 0 && q->params.method && q->params.method->layer && has_parts(q, t))
         return err_set(why, ERR_USAGE,
                        "tensor '%s' is quantized (%s) with tensors that belong to it, and method %s works on "
