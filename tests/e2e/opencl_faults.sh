@@ -80,7 +80,7 @@ LD_PRELOAD=$FAULTS FAULT_CALL=clEnqueueNDRangeKernel FAULT_AT=50 FAULT_CODE=$LOS
 pid=$!
 pids+=($pid)
 for _ in $(seq $((WAIT_S * 10))); do
-  grep -q 'A/B blocks [1-9]' "$T/err" && break
+  grep -q 'A/B blocks, block [1-9]' "$T/err" && break
   kill -0 $pid 2>/dev/null || break
   sleep 0.1
 done
