@@ -49,11 +49,13 @@ static enum err_code scan_folders(struct scan *s, const struct models_options *o
 static int by_store_and_name(const void *a, const void *b)
 {
     const struct model_entry *x = a, *y = b;
+    if (x->hidden != y->hidden) return x->hidden ? 1 : -1;
     const int rank_x = x->store == STORE_PATH ? STORE_COUNT : (int)x->store,
               rank_y = y->store == STORE_PATH ? STORE_COUNT : (int)y->store;
     if (rank_x != rank_y) return rank_x < rank_y ? -1 : 1;
     const int order = strcasecmp(x->name, y->name);
-    return order ? order : strcmp(x->file, y->file);
+    const int by_file = order ? order : strcmp(x->file, y->file);
+    return by_file ? by_file : x->number < y->number ? -1 : x->number > y->number;
 }
 
 enum err_code models_find(struct model_list *out, const struct models_options *o, struct err *why)
@@ -67,6 +69,10 @@ enum err_code models_find(struct model_list *out, const struct models_options *o
     name_index_free(&s.folders);
     arena_free(&s.names);
     if (!rc && out->n) qsort(out->row, (size_t)out->n, sizeof *out->row, by_store_and_name);
+    while (!rc && out->n && out->row[out->n - 1].hidden) { /* the order has put them behind the others */
+        out->n--;
+        out->revisions++;
+    }
     if (!rc && !o->names_only) rc = headers_read(out, o, why);
     return rc;
 }

@@ -11,8 +11,7 @@
 
 #include "advisor/models/scan.h"
 
-/* Increase when a header is read differently. */
-enum { CACHE_VERSION = 1, CACHE_ROWS_MOST = 5000, CACHE_BYTES_MOST = 64 << 20 };
+enum { CACHE_ROWS_MOST = 5000, CACHE_BYTES_MOST = 64 << 20 };
 
 struct header_cache {
     char *path;    /* NULL: there is no cache folder */
@@ -34,7 +33,7 @@ static void cache_open(struct header_cache *c)
     }
     free(folder);
     if (c->path && !file_read(&text, &size, c->path, CACHE_BYTES_MOST, NULL) &&
-        !json_parse(&whole, text, size, NULL) && json_get_int(whole, "version", 0) == CACHE_VERSION &&
+        !json_parse(&whole, text, size, NULL) && json_get_int(whole, "version", 0) == MODELS_CACHE_VERSION &&
         !strcmp(json_get_str(whole, "program", ""), QDYNO_VERSION))
         c->files = json_incref(json_object_get(whole, "files"));
     if (!json_is_object(c->files)) {
@@ -57,7 +56,7 @@ static void cache_close(struct header_cache *c)
         if (!json_object_get(c->used, key)) json_object_set(c->used, key, row);
     }
     json_t *whole = json_object();
-    json_put_int(whole, "version", CACHE_VERSION);
+    json_put_int(whole, "version", MODELS_CACHE_VERSION);
     json_put_str(whole, "program", QDYNO_VERSION);
     json_put(whole, "files", c->used);
     char *text = c->changed && c->path ? json_line(whole) : NULL;
@@ -152,12 +151,13 @@ static json_t *header_to_json(const struct model_entry *e, const char *basis)
     return o;
 }
 
-/* Fill the header. False: its figures have another basis. */
+/* Fill the header. False: it is damaged, or its figures have another basis. */
 static bool header_from_json(struct model_entry *e, const json_t *o, const char *basis)
 {
     struct model_header *h = &e->header;
-    const int64_t kind = json_get_int(o, "kind", e->kind);
+    const int64_t kind = json_get_int(o, "kind", -1);
     const json_t *figures = json_object_get(o, "figures");
+    if (kind < 0 || kind >= MODEL_KIND_COUNT) return false; /* every row has one */
     *h = (struct model_header){ .read = false };
 #define GET_TEXT(name) str_put(h->name, sizeof h->name, json_get_str(o, #name, ""));
 #define GET_SIZE(name) h->name = json_get_int(o, #name, 0);
@@ -165,7 +165,7 @@ static bool header_from_json(struct model_entry *e, const json_t *o, const char 
     HEADER_TEXTS(GET_TEXT)
     HEADER_SIZES(GET_SIZE)
     HEADER_FLAGS(GET_FLAG)
-    if (kind >= 0 && kind < MODEL_KIND_COUNT) e->kind = (enum model_file_kind)kind;
+    e->kind = (enum model_file_kind)kind;
     for (size_t i = 0; i < MODEL_FIGURES; i++) {
         const json_t *v = json_array_get(figures, i);
         h->figure[i] = json_is_number(v) ? json_number_value(v) : NAN;

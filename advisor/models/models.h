@@ -123,6 +123,9 @@ struct model_entry {
                    be opened */
     char *file; /* its path below the repository: "sub/m-Q4_K_M.gguf"; Ollama: the tag */
     char *repo, *revision; /* as in struct model_name; "" if none */
+    char commit[41];       /* of the hub's snapshot; "" unknown */
+    bool hidden;           /* another revision of a file that is listed already */
+    int number;            /* order in which the stores were read: of equal names the lowest counts */
     int shards, shards_here;
     bool checkpoint;       /* a folder with config.json and safetensors files */
     int64_t bytes;         /* of all its files */
@@ -140,8 +143,9 @@ enum models_skipped {
     SKIPPED_COUNT
 };
 struct model_list {
-    struct model_entry *row; /* [n] by store, then name */
-    int n, room;
+    struct model_entry *row; /* [n] by store, then name; behind them [revisions] of files that are listed
+                                already, which only names with @REVISION mean */
+    int n, revisions, room;
     int64_t skipped[SKIPPED_COUNT];
     int files_read, files_cached; /* headers */
 };
@@ -171,9 +175,9 @@ bool models_skipped_text(const struct model_list *l, char *buf, size_t size);
 
 /* The path that a text means here, in this order: an existing path; the name of a model (a repository without
  * a tag as model_file_choose has it); a part, in any case, of exactly one listed name. *path owned. Errors:
- * ERR_USAGE: several models match, the message lists them; it is no name (model_name_parse). ERR_ABSENT: none
- * matches; the message names near ones; *name (may be NULL) is what the text means, and may be fetched when
- * it is remote. */
+ * ERR_USAGE: several models match, the message lists them; it is no name (model_name_parse). ERR_FORMAT: it
+ * is here, but not as a file that qdyno reads. ERR_ABSENT: none matches; the message names near ones; *name
+ * (may be NULL) is what the text means, and may be fetched when it is remote. */
 enum err_code model_resolve(char **path, struct model_name *name, const char *text, struct err *why);
 /* The same in a list. Borrowed; NULL: as above. */
 const struct model_entry *model_list_find(const struct model_list *l, struct model_name *name,

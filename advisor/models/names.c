@@ -129,7 +129,10 @@ static bool parse_ollama(struct model_name *out, const char *text)
 /* FILE of llama.cpp's folder: the owner, repository and file are joined there and cannot be told apart. */
 static bool parse_flat(struct model_name *out, const char *text)
 {
-    return is_file_path(text) && !strchr(text, '/') && put(out->repo, sizeof out->repo, text, strlen(text));
+    const size_t n = strlen(text), gguf = strlen(".gguf"); /* listed without it */
+    const bool has_end = n > gguf && !strcasecmp(text + n - gguf, ".gguf");
+    return is_file_path(text) && !strchr(text, '/') &&
+           put(out->repo, sizeof out->repo, text, n - (has_end ? gguf : 0));
 }
 
 /* The path behind the host of an address at the hub; NULL: the text is no such address. */

@@ -1,8 +1,10 @@
 /* ollama.c - Ollama's store: manifests of a Docker registry, and blobs by their SHA-256. Source: Ollama's
  * server/manifest.go and types/model/name.go. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "advisor/models/scan.h"
 
@@ -33,9 +35,9 @@ static struct model_entry entry_of(const struct model_name *n, enum model_file_k
                                  .shards_here = 1 };
 }
 
-/* A layer that is a GGUF file of its own. */
+/* A layer that is a GGUF file of its own. adapted: Ollama changes its weights by another layer. */
 static void add_blob(struct scan *s, const char *root, const struct model_name *n, const char *digest,
-                     enum model_file_kind kind)
+                     enum model_file_kind kind, bool adapted)
 {
     char blob[HASH_HEX + 16];
     struct err why = { 0 };
@@ -49,14 +51,21 @@ static void add_blob(struct scan *s, const char *root, const struct model_name *
     const char *path = scan_path(s, root, blob);
     if (!path || s->failed) return;
     if (file_map(&map, path, &why)) {
-        s->out->skipped[SKIPPED_DANGLING]++;
+        s->out->skipped[access(path, R_OK) && errno == EACCES ? SKIPPED_UNREADABLE : SKIPPED_DANGLING]++;
         return;
     }
     struct file_state st = map.opened;
     file_unmap(&map);
     struct model_entry e = entry_of(n, kind);
-    e.path = strdup(path);
     e.bytes = st.size;
+    if (adapted) { /* not the file alone: a row of its own, without a path */
+        struct model_entry *row = scan_add(s, &e, NULL);
+        if (row)
+            str_put(row->header.why, sizeof row->header.why,
+                    "Ollama applies an adapter to it, which qdyno does not");
+        return;
+    }
+    e.path = strdup(path);
     s->failed |= !e.path;
     str_put(e.sha256, sizeof e.sha256, hex);
     scan_add(s, &e, st.size ? &st : NULL);
@@ -87,16 +96,22 @@ static void add_layers(struct scan *s, const char *root, const struct model_name
     int tensors = 0;
     int64_t tensor_bytes = 0;
     size_t i;
+    bool adapted = false;
     if (!json_is_array(layers)) {
         s->out->skipped[SKIPPED_MANIFEST]++;
         return;
     }
     json_array_foreach(layers, i, layer)
     {
+        adapted |= !strcmp(json_get_str(layer, "mediaType", ""), IMAGE "adapter");
+    }
+    json_array_foreach(layers, i, layer)
+    {
         const char *type = json_get_str(layer, "mediaType", "");
         for (size_t k = 0; k < COUNT_OF(LAYERS); k++)
             if (!strcmp(type, LAYERS[k].type))
-                add_blob(s, root, n, json_get_str(layer, "digest", ""), LAYERS[k].kind);
+                add_blob(s, root, n, json_get_str(layer, "digest", ""), LAYERS[k].kind,
+                         adapted && LAYERS[k].kind == MODEL_WEIGHTS);
         if (strcmp(type, IMAGE "tensor")) continue;
         const int64_t size = json_get_int(layer, "size", 0);
         if (size > 0 && tensor_bytes <= INT64_MAX - size) tensor_bytes += size;

@@ -25,8 +25,10 @@ static char *name_of(const struct repository *r, const char *const *files, int n
     str_put(name.repo, sizeof name.repo, r->name);
     str_put(name.revision, sizeof name.revision, r->revision);
     if (r->store == STORE_LLAMACPP) {
-        snprintf(name.repo, sizeof name.repo, "%.*s", (int)MIN(strlen(files[at]) - 5, sizeof name.repo - 1),
-                 files[at]); /* without .gguf */
+        const size_t length = strlen(files[at]), gguf = strlen(".gguf");
+        const bool has_end = length > gguf && !strcasecmp(files[at] + length - gguf, ".gguf");
+        snprintf(name.repo, sizeof name.repo, "%.*s",
+                 (int)MIN(length - (has_end ? gguf : 0), sizeof name.repo - 1), files[at]);
     } else if (kind != MODEL_WEIGHTS || !quantization_tag_of_path(files[at], name.tag, sizeof name.tag) ||
                model_file_choose(files, n, name.tag) != at) {
         str_put(name.tag, sizeof name.tag, files[at]);
@@ -59,6 +61,11 @@ static void put_hash(struct model_entry *e)
     free(real);
 }
 
+static void put_commit(struct model_entry *e, const struct repository *r)
+{
+    if (r->commit) str_put(e->commit, sizeof e->commit, r->commit);
+}
+
 static void add_part(struct scan *s, const struct repository *r, const struct found_files *f,
                      const char *const *names, const struct part *p)
 {
@@ -73,6 +80,7 @@ static void add_part(struct scan *s, const struct repository *r, const struct fo
                              .revision = strdup(r->revision),
                              .shards = p->shards,
                              .shards_here = p->n };
+    put_commit(&e, r);
     for (int i = 0; i < p->n; i++) e.bytes += f->row[p->first + i].state.size;
     if (r->store == STORE_HF) put_hash(&e);
     scan_add(s, &e, &first->state);
@@ -140,6 +148,7 @@ static void add_checkpoint(struct scan *s, const struct repository *r, const str
                              .shards_here = n,
                              .checkpoint = true,
                              .bytes = bytes };
+    put_commit(&e, r);
     free(folder);
     scan_add(s, &e, &f->row[first].state);
 }

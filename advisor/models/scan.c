@@ -204,17 +204,23 @@ static void entry_done(struct model_entry *e)
 
 void models_done(struct model_list *l)
 {
-    for (int i = 0; i < l->n; i++) entry_done(&l->row[i]);
+    for (int i = 0; i < l->n + l->revisions; i++) entry_done(&l->row[i]);
     free(l->row);
     *l = (struct model_list){ .n = 0 };
 }
 
-/* The list has this file: the row gets the other name, unless it is another revision of the same file. */
+static bool is_other_revision(const struct model_entry *row, const struct model_entry *e)
+{
+    return row->store == STORE_HF && e->store == STORE_HF && !strcmp(row->repo, e->repo) &&
+           strcmp(row->revision, e->revision) != 0;
+}
+
+/* The list has this file: the row gets the other name. */
 static void add_name(struct scan *s, struct model_entry *row, const struct model_entry *e)
 {
     struct str names = { 0 };
-    if (!strcmp(row->name, e->name) ||
-        (row->store == e->store && *row->repo && !strcmp(row->repo, e->repo) && !strcmp(row->file, e->file)))
+    if (!strcmp(row->name, e->name) || (row->store == e->store && *row->repo && !strcmp(row->repo, e->repo) &&
+                                        !strcmp(row->file, e->file) && !strcmp(row->revision, e->revision)))
         return;
     if (row->also) str_printf(&names, "%s\n", row->also);
     str_append(&names, e->name);
@@ -231,11 +237,14 @@ struct model_entry *scan_add(struct scan *s, struct model_entry *e, const struct
     struct model_entry *row = NULL;
     if (!e->name || !e->file || !e->repo || !e->revision) s->failed = true;
     const int64_t known = state && !s->failed ? known_as(s, &s->rows, state, l->n) : -1;
-    if (!s->failed && known >= 0) {
+    const bool revision = known >= 0 && is_other_revision(&l->row[known], e);
+    if (!s->failed && known >= 0 && !revision) {
         add_name(s, &l->row[known], e);
     } else if (!s->failed && array_room(&l->row, &l->room, (int64_t)l->n + 1, sizeof *l->row)) {
+        e->number = l->n;
         row = &l->row[l->n++];
         *row = *e;
+        row->hidden = revision;
         for (int i = 0; i < MODEL_FIGURES; i++) row->header.figure[i] = NAN;
         return row;
     } else {

@@ -48,7 +48,8 @@ const char *scan_path(struct scan *s, const char *folder, const char *below);
 bool scan_is_folder(const char *path);
 
 /* Give a row to the list, which takes over its texts. state: of its first file; NULL: it has none. The row of
- * a file that the list has gets the name instead. Returns the new row; NULL: none was added. */
+ * a file that the list has gets the name instead, unless it is another revision of the same repository: that
+ * becomes a row of its own, which is not shown. Returns the new row; NULL: none was added. */
 struct model_entry *scan_add(struct scan *s, struct model_entry *e, const struct file_state *state);
 
 /* Files that belong together. */
@@ -56,6 +57,7 @@ struct repository {
     enum model_store store;
     const char *name;     /* "owner/repo"; "" */
     const char *revision; /* "": the main one */
+    const char *commit;   /* of the hub's snapshot; NULL: none */
     const char *root;     /* folder of the files */
 };
 /* Add a row for each model, projector, importance matrix, draft head and adapter among the files. */
@@ -68,6 +70,9 @@ void scan_lmstudio(struct scan *s, const char *root);
 void scan_modelscope(struct scan *s, const char *root);
 /* False: the folder cannot be read. */
 bool scan_folder(struct scan *s, const char *root);
+
+/* Increase when a header is read differently. */
+enum { MODELS_CACHE_VERSION = 2 };
 
 /* Read the headers of all rows, from the cache where it has them. Errors: ERR_NOMEM, ERR_CANCELLED. */
 enum err_code headers_read(struct model_list *l, const struct models_options *o, struct err *why);

@@ -11,24 +11,38 @@
 
 enum { COMMIT_HEX = 40, COMMIT_SHOWN = 12 };
 
-/* A commit and the branch that names it. */
+/* A commit and a branch that names it; a commit with several branches has a row for each. */
 struct revision {
-    char *commit;
+    const char *commit;
     char branch[128]; /* "": no branch names it; "main" */
 };
 struct revisions {
     struct revision *row;
-    int n;
+    int n, room;
 };
 
-static struct revision *revision_find(struct revisions *r, const char *commit)
+static struct revision *revision_add(struct scan *s, struct revisions *r, const char *commit)
 {
-    for (int i = 0; i < r->n; i++)
-        if (!strcmp(r->row[i].commit, commit)) return &r->row[i];
-    return NULL;
+    if (!array_room(&r->row, &r->room, (int64_t)r->n + 1, sizeof *r->row)) {
+        s->failed = true;
+        return NULL;
+    }
+    r->row[r->n] = (struct revision){ .commit = commit };
+    return &r->row[r->n++];
 }
 
-/* refs/BRANCH has the commit; a branch with slashes is in folders. "main" wins over other branches. */
+static void branch_add(struct scan *s, struct revisions *r, const char *commit, const char *branch)
+{
+    for (int i = 0; i < r->n; i++) {
+        struct revision *row = &r->row[i];
+        if (strcmp(row->commit, commit)) continue;
+        if (*row->branch) row = revision_add(s, r, row->commit);
+        if (row && !str_put(row->branch, sizeof row->branch, branch)) row->branch[0] = '\0';
+        return;
+    }
+}
+
+/* refs/BRANCH has the commit; a branch with slashes is in folders. */
 static void read_refs(struct scan *s, struct revisions *r, const char *repository)
 {
     struct found_files refs = { .n = 0 };
@@ -39,8 +53,7 @@ static void read_refs(struct scan *s, struct revisions *r, const char *repositor
         const char *path = scan_path(s, folder, refs.row[i].path);
         if (!path || file_read(&text, NULL, path, 256, NULL)) continue;
         text[strspn(text, "0123456789abcdef")] = '\0';
-        struct revision *row = revision_find(r, text);
-        if (row && strcmp(row->branch, "main")) str_put(row->branch, sizeof row->branch, refs.row[i].path);
+        branch_add(s, r, text, refs.row[i].path);
         free(text);
     }
     found_files_done(&refs);
@@ -49,27 +62,43 @@ static void read_refs(struct scan *s, struct revisions *r, const char *repositor
 /* Is this the revision that a name without one means? The main branch; where it is not here, the only one. */
 static bool is_main(const struct revisions *r, const struct revision *row)
 {
-    bool any = false;
-    for (int i = 0; i < r->n; i++) any |= !strcmp(r->row[i].branch, "main");
-    return any ? !strcmp(row->branch, "main") : r->n == 1;
+    bool any = false, same = true;
+    for (int i = 0; i < r->n; i++) {
+        any |= !strcmp(r->row[i].branch, "main");
+        same &= !strcmp(r->row[i].commit, r->row[0].commit);
+    }
+    return any ? !strcmp(row->branch, "main") : same && row == r->row;
 }
 
+/* A snapshot under each name of its commit: main, the other branches, or the commit. */
 static void add_snapshot(struct scan *s, const char *name, const char *snapshots, const struct revisions *r,
-                         const struct revision *row)
+                         const char *commit)
 {
     struct found_files files = { .n = 0 };
     char shown[COMMIT_SHOWN + 1];
-    const char *root = scan_path(s, snapshots, row->commit);
-    snprintf(shown, sizeof shown, "%.*s", COMMIT_SHOWN, row->commit);
-    const struct repository repository = { .store = STORE_HF,
-                                           .name = name,
-                                           .revision = is_main(r, row) ? ""
-                                                       : *row->branch  ? row->branch
-                                                                       : shown,
-                                           .root = root };
+    const char *root = scan_path(s, snapshots, commit);
+    snprintf(shown, sizeof shown, "%.*s", COMMIT_SHOWN, commit);
     if (root) scan_walk(s, &files, root, NULL);
-    scan_add_repository(s, &repository, &files);
+    for (int main_first = 1; main_first >= 0; main_first--) /* its names come first */
+        for (int i = 0; i < r->n && !s->failed; i++) {
+            const struct revision *row = &r->row[i];
+            if (strcmp(row->commit, commit) || is_main(r, row) != main_first) continue;
+            struct repository repository = {
+                .store = STORE_HF, .name = name, .revision = "", .commit = commit, .root = root
+            };
+            if (main_first) scan_add_repository(s, &repository, &files);
+            if (main_first && (!*row->branch || !strcmp(row->branch, "main"))) continue;
+            repository.revision = *row->branch ? row->branch : shown;
+            scan_add_repository(s, &repository, &files);
+        }
     found_files_done(&files);
+}
+
+static bool commit_is_main(const struct revisions *r, const char *commit)
+{
+    for (int i = 0; i < r->n; i++)
+        if (!strcmp(r->row[i].commit, commit) && is_main(r, &r->row[i])) return true;
+    return false;
 }
 
 /* "models--OWNER--NAME" to "OWNER/NAME"; a name may itself contain "--". */
@@ -88,14 +117,15 @@ static void add_hub_repository(struct scan *s, const char *name, const char *fol
     struct found_names commits;
     const char *snapshots = scan_path(s, folder, "snapshots");
     scan_names(s, &commits, snapshots);
-    struct revisions r = { .row = commits.n ? calloc((size_t)commits.n, sizeof *r.row) : NULL };
-    s->failed |= commits.n && !r.row;
-    for (int i = 0; i < commits.n && r.row; i++)
-        if (strlen(commits.name[i]) == COMMIT_HEX) r.row[r.n++].commit = commits.name[i];
+    struct revisions r = { .n = 0 };
+    for (int i = 0; i < commits.n && !s->failed; i++)
+        if (strlen(commits.name[i]) == COMMIT_HEX) revision_add(s, &r, commits.name[i]);
+    const int snapshots_here = r.n;
     read_refs(s, &r, folder);
-    for (int main_first = 1; main_first >= 0; main_first--) /* its names come first */
-        for (int i = 0; i < r.n && !s->failed; i++)
-            if (is_main(&r, &r.row[i]) == main_first) add_snapshot(s, name, snapshots, &r, &r.row[i]);
+    for (int main_first = 1; main_first >= 0; main_first--)
+        for (int i = 0; i < snapshots_here && !s->failed; i++)
+            if (commit_is_main(&r, r.row[i].commit) == main_first)
+                add_snapshot(s, name, snapshots, &r, r.row[i].commit);
     free(r.row);
     found_names_done(&commits);
 }

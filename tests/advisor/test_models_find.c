@@ -1,135 +1,12 @@
 /* Proves: the layouts of all stores are listed with the right names, kinds and sizes; a split model is one
  * row, and a file with several names is one row; links to nothing, loops of links, damaged and huge
  * manifests, folders without permission and unfinished downloads neither crash nor become models, and are
- * counted; headers are read once; names mean the file that is documented, and two matches are refused. */
-#include "tests/advisor/fake.h"
-#include "tests/advisor/shape_file.h"
-
+ * counted; headers are read once, and a damaged cache of them costs time only. */
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "advisor/models/models.h"
-
-#define COMMIT_A "0123456789012345678901234567890123456789"
-#define COMMIT_B "abcdefabcdefabcdefabcdefabcdefabcdefabcd"
-#define SHA_A    "00000000000000000000000000000000000000000000000000000000000000aa"
-#define SHA_B    "00000000000000000000000000000000000000000000000000000000000000bb"
-#define SHA_C    "00000000000000000000000000000000000000000000000000000000000000cc"
-
-static char home[256];
-
-static const char *at(const char *below)
-{
-    static char path[4][1024];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", home, below);
-    return path[next];
-}
-
-static void make_folder_of(const char *path)
-{
-    char folder[1024];
-    snprintf(folder, sizeof folder, "%s", path);
-    *strrchr(folder, '/') = '\0';
-    struct err why = { 0 };
-    CHECK_OK(file_make_dirs(folder, &why));
-}
-
-static void put_text(const char *below, const char *text)
-{
-    const char *path = at(below);
-    make_folder_of(path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* A model that runs: one layer of a few bytes. */
-static void put_model(const char *below)
-{
-    const struct shape_file shape = { .arch = "llama",
-                                      .format = format_find("q8_0"),
-                                      .layers = 1,
-                                      .heads = 2,
-                                      .kv_heads = 2,
-                                      .embd = 64,
-                                      .ff = 64,
-                                      .vocab = 64,
-                                      .ctx = 128 };
-    make_folder_of(at(below));
-    shape_file_write(at(below), &shape);
-}
-
-static void put_link(const char *below, const char *to)
-{
-    make_folder_of(at(below));
-    assert_int_equal(symlink(to, at(below)), 0);
-}
-
-static int set_up(void **state)
-{
-    static const char *const OTHERS[] = { "LLAMA_CACHE",    "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE",
-                                          "HF_HOME",        "OLLAMA_MODELS", "MODELSCOPE_CACHE",
-                                          "XDG_CACHE_HOME", "QDYNO_MODELS" };
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(OTHERS); i++) unsetenv(OTHERS[i]);
-    scratch(home, sizeof home);
-    setenv("HOME", home, 1);
-    setenv("OLLAMA_MODELS", at(".ollama/models"), 1); /* not the service's of this machine */
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[400];
-    (void)state;
-    snprintf(command, sizeof command, "chmod -R u+rwx '%s'; rm -rf '%s'", home, home);
-    return system(command);
-}
-
-static struct model_list find_all(void)
-{
-    struct model_list l;
-    struct err why = { 0 };
-    CHECK_OK(models_find(&l, &(struct models_options){ .names_only = false }, &why));
-    return l;
-}
-
-static const struct model_entry *row_of(const struct model_list *l, const char *name)
-{
-    const struct model_entry *found = NULL;
-    for (int i = 0; i < l->n; i++)
-        if (!strcmp(l->row[i].name, name)) found = &l->row[i];
-    if (!found)
-        for (int i = 0; i < l->n; i++) print_message("listed: %s\n", l->row[i].name);
-    if (!found) fail_msg("%s is not listed", name);
-    return found;
-}
-
-static void expect_skipped(const struct model_list *l, enum models_skipped kind, int64_t n)
-{
-    for (int i = 0; i < SKIPPED_COUNT; i++) CHECK_EQ(l->skipped[i], i == (int)kind ? n : 0);
-}
+#include "tests/advisor/store_files.h"
 
 /* ---------------------------------------------------------------- layouts */
-
-#define HUB  "./.cache/huggingface/hub/"
-#define REPO HUB "models--o--r-GGUF/"
-
-static void put_hub_file(const char *commit, const char *path, const char *sha)
-{
-    char below[512], to[256], blob[256];
-    int up = 0;
-    snprintf(blob, sizeof blob, REPO "blobs/%s", sha);
-    if (access(at(blob), F_OK)) put_model(blob);
-    for (const char *p = path; *p; p++) up += *p == '/';
-    snprintf(to, sizeof to, "%s../../blobs/%s", up ? "../" : "", sha);
-    snprintf(below, sizeof below, REPO "snapshots/%s/%s", commit, path);
-    put_link(below, to);
-}
 
 static void hub_layout_is_read(void **state)
 {
@@ -166,21 +43,6 @@ static void hub_layout_is_read(void **state)
     expect_skipped(&l, SKIPPED_COUNT, 0);
     models_done(&l);
 }
-
-static void put_manifest(const char *name, const char *layers)
-{
-    char below[256], text[4096];
-    snprintf(below, sizeof below, ".ollama/models/manifests/%s", name);
-    snprintf(
-        text, sizeof text,
-        "{\"schemaVersion\":2,\"config\":{\"mediaType\":\"application/vnd.docker.container.image.v1+json\","
-        "\"digest\":\"sha256:" SHA_C "\",\"size\":3},\"layers\":[%s]}",
-        layers);
-    put_text(below, text);
-}
-
-#define LAYER(type, sha)                                                                                     \
-    "{\"mediaType\":\"application/vnd.ollama.image." type "\",\"digest\":\"sha256:" sha "\",\"size\":7}"
 
 static void ollama_layout_is_read(void **state)
 {
@@ -367,6 +229,59 @@ static void count_figure(void *ctx, struct model_entry *e, const struct gguf *g)
     ++*(int *)ctx;
 }
 
+/* Replaces each value of the cache's rows by `row`. */
+static void damage_rows(json_t *(*damaged)(void))
+{
+    struct err why = { 0 };
+    char *text = NULL;
+    size_t size = 0;
+    json_t *whole = NULL, *row;
+    const char *key;
+    void *next;
+    CHECK_OK(file_read(&text, &size, at(".cache/qdyno/models.json"), 1 << 20, &why));
+    CHECK_OK(json_parse(&whole, text, size, &why));
+    json_t *files = json_object_get(whole, "files");
+    assert_true(json_object_size(files) > 0);
+    json_object_foreach_safe(files, next, key, row)
+    {
+        json_object_set_new(files, key, damaged());
+    }
+    char *changed = json_line(whole);
+    put_text(".cache/qdyno/models.json", changed);
+    free(changed);
+    free(text);
+    json_decref(whole);
+}
+
+static json_t *a_number(void)
+{
+    return json_integer(3);
+}
+
+static void damaged_caches_cost_time_only(const struct models_options *o, const int *calls)
+{
+    static const char *const FILES[] = { "[3]", "3", "null" };
+    json_t *(*const rows[])(void) = { a_number, json_array, json_null, json_object };
+    struct model_list l;
+    struct err why = { 0 };
+    char text[128];
+    for (size_t i = 0; i < COUNT_OF(FILES) + COUNT_OF(rows); i++) {
+        const int before = *calls;
+        if (i < COUNT_OF(FILES)) { /* of this version, so that it is read */
+            snprintf(text, sizeof text, "{\"version\":%d,\"program\":\"%s\",\"files\":%s}",
+                     MODELS_CACHE_VERSION, QDYNO_VERSION, FILES[i]);
+            put_text(".cache/qdyno/models.json", text);
+        } else {
+            damage_rows(rows[i - COUNT_OF(FILES)]);
+        }
+        CHECK_OK(models_find(&l, o, &why));
+        CHECK_EQ(*calls, before + 1);
+        CHECK_EQ(l.files_cached, 0);
+        assert_string_equal(row_of(&l, "a-Q4_0.gguf")->header.arch, "llama");
+        models_done(&l);
+    }
+}
+
 static void headers_are_cached(void **state)
 {
     struct model_list l;
@@ -403,84 +318,8 @@ static void headers_are_cached(void **state)
     CHECK_OK(models_find(&l, &o, &why));
     CHECK_EQ(calls, 3);
     models_done(&l);
-    put_text(".cache/qdyno/models.json",
-             "{\"version\":1,\"files\":[3]}"); /* a damaged cache costs time only */
-    CHECK_OK(models_find(&l, &o, &why));
-    CHECK_EQ(calls, 4);
-    models_done(&l);
+    damaged_caches_cost_time_only(&o, &calls);
     unsetenv("QDYNO_MODELS");
-}
-
-/* ---------------------------------------------------------------- what a name means */
-
-static void expect_path(const char *text, const char *below)
-{
-    char *path = NULL, *real, *want = realpath(at(below), NULL);
-    struct err why = { 0 };
-    print_message("%s\n", text);
-    CHECK_OK(model_resolve(&path, NULL, text, &why));
-    real = realpath(path, NULL);
-    assert_non_null(real);
-    assert_string_equal(real, want);
-    free(path);
-    free(real);
-    free(want);
-}
-
-static void expect_error(const char *text, enum err_code code, const char *part)
-{
-    char *path = NULL;
-    struct err why = { 0 };
-    print_message("%s\n", text);
-    assert_int_equal(model_resolve(&path, NULL, text, &why), code);
-    assert_null(path);
-    if (!strstr(why.message, part)) fail_msg("'%s' lacks '%s'", why.message, part);
-}
-
-static void names_mean_files(void **state)
-{
-    (void)state;
-    put_text(REPO "refs/main", COMMIT_A);
-    put_hub_file(COMMIT_A, "r-Q4_K_M.gguf", SHA_A);
-    put_hub_file(COMMIT_A, "sub/r-Q8_0.gguf", SHA_B);
-    put_hub_file(COMMIT_A, "mmproj-r-F16.gguf", SHA_C);
-    put_model(REPO "snapshots/" COMMIT_B "/r-Q4_K_M.gguf");
-    put_model(".ollama/models/blobs/sha256-" SHA_A);
-    put_model(".ollama/models/blobs/sha256-" SHA_B);
-    put_manifest("registry.ollama.ai/library/llama3.2/latest", LAYER("model", SHA_A));
-    put_manifest("registry.ollama.ai/library/llama3.2/3b", LAYER("model", SHA_A));
-    put_manifest("registry.ollama.ai/library/gemma/2b", LAYER("model", SHA_B));
-    put_model(".lmstudio/models/pub/phi-GGUF/phi-Q4_0.gguf");
-    put_model(".cache/llama.cpp/x_y-GGUF_y-Q4_K_M.gguf");
-    put_model("here.gguf");
-    expect_path(at("here.gguf"), "here.gguf");
-    expect_path("hf:o/r-GGUF", REPO "blobs/" SHA_A);
-    expect_path("HF:O/R-gguf:q8_0", REPO "blobs/" SHA_B);
-    expect_path("o/r-GGUF:Q8_0", REPO "blobs/" SHA_B);
-    expect_path("hf:o/r-GGUF/sub/r-Q8_0.gguf", REPO "blobs/" SHA_B);
-    expect_path("hf:o/r-GGUF:Q4_K_M@main", REPO "blobs/" SHA_A);
-    expect_path("hf:o/r-GGUF:Q4_K_M@abcdefab", REPO "snapshots/" COMMIT_B "/r-Q4_K_M.gguf");
-    expect_path("hf:x/y-GGUF:Q4_K_M", ".cache/llama.cpp/x_y-GGUF_y-Q4_K_M.gguf");
-    expect_path("ollama:llama3.2", ".ollama/models/blobs/sha256-" SHA_A);
-    expect_path("llama3.2:latest", ".ollama/models/blobs/sha256-" SHA_A);
-    expect_path("llama3.2:3b", ".ollama/models/blobs/sha256-" SHA_A);
-    expect_path("llama3.2", ".ollama/models/blobs/sha256-" SHA_A);
-    expect_path("GEMMA", ".ollama/models/blobs/sha256-" SHA_B);
-    expect_path("phi", ".lmstudio/models/pub/phi-GGUF/phi-Q4_0.gguf");
-    expect_path("pub/phi-GGUF:Q4_0", ".lmstudio/models/pub/phi-GGUF/phi-Q4_0.gguf");
-    expect_error("r-gguf", ERR_USAGE,
-                 "matches 3 models: hf:o/r-GGUF:Q4_K_M, hf:o/r-GGUF:Q4_K_M@abcdefabcdef");
-    expect_error("mmproj", ERR_ABSENT, "'mmproj' is neither a file nor");
-    expect_error("ollama:llama3", ERR_ABSENT, "qdyno models --pull ollama:llama3");
-    expect_error("hf:o/r-GGUF:Q2_K", ERR_ABSENT, "qdyno models --pull hf:o/r-GGUF:Q2_K");
-    expect_error("gema:2b", ERR_ABSENT, "did you mean 'gemma:2b'");
-    expect_error("hf:../x", ERR_USAGE, "expected hf:OWNER/REPO");
-    setenv("QDYNO_MODELS", home, 1); /* a path wins over the same name in a store */
-    assert_int_equal(chdir(home), 0);
-    put_model("llama3.2:3b");
-    expect_path("llama3.2:3b", "llama3.2:3b");
-    unsetenv("QDYNO_MODELS");
-    assert_int_equal(chdir("/"), 0);
 }
 
 int main(void)
@@ -495,7 +334,6 @@ int main(void)
         TEST(hostile_manifests_are_survived),
         TEST(folders_without_permission_are_counted),
         TEST(headers_are_cached),
-        TEST(names_mean_files),
     };
     map_guard_install();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,8 +112,18 @@ expect 5 bench missing && says err "'missing' is neither a file nor in the name 
 expect 0 fit older -o json && json 'd["rows"][0]["model"] == "older-F16.gguf"'
 expect 4 bench q8_0 && says err 'one argument too many'
 expect 4 bench older mine && says err 'one argument too many'
+expect 0 --linear "$OWN/mine-Q4_0.gguf" hf:unsloth/tiny-GGUF:Q8_0 && says err 'hf:unsloth/tiny-GGUF:Q8_0: .*sub/tiny-Q8_0.gguf'
+expect 5 --frames 1 "$OWN/mine-Q4_0.gguf" hf:o/r:Q4_0 && says err 'qdyno models --pull hf:o/r:Q4_0'
+expect 5 ab "$OWN/mine-Q4_0.gguf" hf:o/r:Q4_0 && says err "'hf:o/r:Q4_0' is not on this machine"
+expect 5 ab default model=ollama:none && says err 'qdyno models --pull ollama:none'
+expect 5 bench -C model=hf:o/r:Q4_0 && says err 'qdyno models --pull hf:o/r:Q4_0'
+expect 4 ab "thread=2,model=$OWN/mine-Q4_0.gguf" default && says err "thread"
+expect 4 tune hf:unsloth/tiny-GGUF && says err 'names a repository'
 expect 4 missing && says err 'unknown command'
-(cd "$OWN" && cp mine-Q4_0.gguf q8_0 && "$QDYNO" bench q8_0 -p 8 -n 0 -r 1 >"$T/out" 2>"$T/err" && fail "a config line was taken for a model"; rm -f q8_0; exit 0)
+cp "$OWN/mine-Q4_0.gguf" "$OWN/q8_0" # a config line is no model, even where a file has its name
+(cd "$OWN" && "$QDYNO" bench q8_0 -p 8 -n 0 -r 1 >"$T/out" 2>"$T/err" </dev/null)
+[ $? = 4 ] && says err 'one argument too many' || fail "a config line was taken for a model"
+rm -f "$OWN/q8_0"
 AB=(-w pp8 --control 0 --min-blocks 6 --budget 20s --estimand loaded -o json)
 "$QDYNO" ab "$OWN/mine-Q4_0.gguf" threads=1 "${AB[@]}" >"$T/out" 2>"$T/err" </dev/null
 json 'd["arms"][0]["config"] == "default" and d["arms"][1]["config"] == "threads=1" and d["model"].endswith("mine-Q4_0.gguf")'
@@ -121,7 +131,7 @@ json 'd["arms"][0]["config"] == "default" and d["arms"][1]["config"] == "threads
 json 'd["arms"][0]["config"].endswith("mine-Q4_0.gguf") and d["arms"][1]["config"].endswith("sub/tiny-Q8_0.gguf")'
 
 # ---- completion, predictions
-"$QDYNO" complete 'qdyno run -m lm' >"$T/out" && says out '^lmstudio:pub/studio-GGUF:Q4_0'
+expect 0 complete 'qdyno run -m lm' && says out '^lmstudio:pub/studio-GGUF:Q4_0'
 expect 0 detect --probe
 expect 0 models mine -o json && json 'd["predicted"] and all(0 < r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] and r["prefill_tok_s"] > 0 for r in d["rows"])'
 expect 0 models mine -o json && json 'd["headers_read"] == 0'

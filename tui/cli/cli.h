@@ -94,9 +94,10 @@ struct command {
     int (*run)(const struct cli_global *g, const struct cli_args *a);
     bool hidden; /* not in help and completion: the worker */
     enum command_group group;
-    bool takes_model; /* the first argument may be the model, in place of -m */
-    bool compares;    /* its arguments are configs to compare: several models are, too */
-    int model_args;   /* so many of the first arguments are models */
+    bool takes_model;       /* the first argument may be the model, in place of -m */
+    bool compares;          /* its arguments are configs to compare: several models are, too */
+    bool first_model_opens; /* of two models to compare, the first is -m and "default" */
+    int model_args;         /* so many of the first arguments are models */
     int min_args, max_args;
     int knob_flags;      /* KNOB_FLAGS_* */
     unsigned work;       /* FOR_* bits of the config keys that matter for it; 0: FOR_ALL */

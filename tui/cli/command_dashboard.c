@@ -62,6 +62,20 @@ static enum err_code server_of(char **url, char **key, const struct cli_args *a,
     return ERR_OK;
 }
 
+/* The config lines of the next A/B, with the paths of their models. Owned; NULL: none. */
+static enum err_code arms_of(char *arm[2], const struct cli_args *a, struct err *why)
+{
+    for (int i = 0; i < a->n && i < 2; i++) {
+        struct config c;
+        enum err_code rc = cli_config(&c, a, a->arg[i], why);
+        if (rc) return err_prefix(why, "%s", a->arg[i]);
+        arm[i] = malloc(CONFIG_LINE);
+        if (!arm[i]) return err_set(why, ERR_NOMEM, "out of memory for a config line");
+        config_line(&c, arm[i], CONFIG_LINE);
+    }
+    return ERR_OK;
+}
+
 int command_dashboard(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -69,8 +83,11 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
     const bool linear = args_has(a, "--linear");
     if (!frames && !linear && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)))
         return dashboard_without_terminal(a);
-    char *model = NULL, *key = NULL, *server = NULL;
-    if (server_of(&server, &key, a, &why) || cli_model(&model, a, &why)) {
+    char *model = NULL, *key = NULL, *server = NULL, *arm[2] = { NULL, NULL };
+    if (server_of(&server, &key, a, &why) || cli_model(&model, a, &why) || arms_of(arm, a, &why)) {
+        free(arm[0]);
+        free(arm[1]);
+        free(model);
         free(server);
         free(key);
         return cli_fail(a, &why);
@@ -84,7 +101,7 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
                                                           COMMANDS[i].help };
     struct dashboard_options o = { .model = model,
                                    .db_path = g->db_path,
-                                   .arms = { a->n > 0 ? a->arg[0] : NULL, a->n > 1 ? a->arg[1] : NULL },
+                                   .arms = { arm[0], arm[1] },
                                    .workload = args_text(a, "-w", NULL),
                                    .push_url = url && *url ? url : NULL,
                                    .server = server,
@@ -101,6 +118,8 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
                                    .resume_id = args_int(a, "--resume", 0),
                                    .log = &g->log };
     enum err_code rc = dashboard_run(&o, &why);
+    free(arm[0]);
+    free(arm[1]);
     free(model);
     free(server);
     free(key);

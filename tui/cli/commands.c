@@ -5,7 +5,7 @@
 
 /* clang-format off */
 const struct command COMMANDS[] = {
-    { .name = "dashboard", .takes_model = true, .compares = true, .flags = FLAGS_DASHBOARD, .run = command_dashboard, .max_args = 2,
+    { .name = "dashboard", .takes_model = true, .compares = true, .first_model_opens = true, .flags = FLAGS_DASHBOARD, .run = command_dashboard, .max_args = 2,
       .arguments = "[A B] [-m MODEL] [-w WORKLOAD]",
       .help = "open the dashboard, with A and B as the configs of the next A/B",
       .details = "`qdyno` without a command opens the dashboard. Without a terminal it prints this "

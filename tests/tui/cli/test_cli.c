@@ -136,6 +136,16 @@ static void test_models_are_taken_from_arguments(void **state)
         { "x.gguf", "dashboard x.gguf:" },
         { "hf:o/r:Q4_0", "dashboard hf:o/r:Q4_0:" },
         { "o/r:Q4_0 q8_0", "dashboard o/r:Q4_0: default q8_0" },
+        { "x.gguf o/r:Q4_0", "dashboard x.gguf: default model=o/r:Q4_0" },
+        { "dashboard -m x.gguf q8_0 q4_0", "dashboard x.gguf: q8_0 q4_0" },
+        { "ab thread=2,model=x.gguf default", "ab none: thread=2,model=x.gguf default" },
+        { "ab model=x.ggufs,threads=a.gguf default", "ab none: model=x.ggufs,threads=a.gguf default" },
+        { "tune x.gguf", "tune x.gguf:" },
+        { "tune hf:o/r:Q4_0", "tune hf:o/r:Q4_0:" },
+        { "tune hf:o/r:Q4_0 hf:o/r:Q8_0", "tune none: hf:o/r:Q4_0 hf:o/r:Q8_0" },
+        { "tune -m hf:o/r", "tune hf:o/r:" },
+        { "tune x.gguf gemma", "tune none: x.gguf gemma" },
+        { "tune gemma x.gguf", "tune none: gemma x.gguf" },
         { "bench x.gguf", "bench x.gguf:" },
         { "bench some-part", "bench some-part:" },
         { "fit -c 64 ollama:llama3.2:3b", "fit ollama:llama3.2:3b:" },
@@ -168,8 +178,9 @@ static void test_models_are_taken_from_arguments(void **state)
         str_free(&got);
         cli_args_done(&a);
     }
-    static const char *const REFUSED[] = { "qdyno bench q8_0", "qdyno bench x.gguf y.gguf", "qdyno nothing",
-                                           "qdyno show x.gguf y" };
+    static const char *const REFUSED[] = { "qdyno bench q8_0",        "qdyno bench x.gguf y.gguf",
+                                           "qdyno nothing",           "qdyno tune hf:o/r",
+                                           "qdyno tune lmstudio:o/r", "qdyno show x.gguf y" };
     for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
         struct err why = { 0 };
         assert_int_equal(parse(&g, &a, REFUSED[i], &why), ERR_USAGE);

@@ -42,6 +42,12 @@ static bool is_config(const char *word)
     return !*word || *word == '@' || !strcmp(word, "applied") || !config_parse(&c, word, NULL);
 }
 
+/* "thread=2,model=x.gguf": a config line with a mistake, whose error is the better message. */
+static bool looks_like_config(const char *word)
+{
+    return word[strcspn(word, "=/:")] == '=';
+}
+
 bool cli_word_is_model(const char *word)
 {
     struct stat st;
@@ -51,6 +57,7 @@ bool cli_word_is_model(const char *word)
         if (S_ISDIR(st.st_mode)) return is_checkpoint(word);
         return S_ISREG(st.st_mode) && (str_ends(word, ".safetensors") || has_magic(word));
     }
+    if (looks_like_config(word)) return false;
     /* a name that is refused was meant as one: its error is the better message */
     return str_ends(word, ".gguf") || model_name_parse(&n, word, NULL) || n.store != STORE_PATH;
 }
@@ -70,21 +77,40 @@ static void remove_first(struct cli_args *a)
     a->n--;
 }
 
-/* "model=PATH", quoted as config lines need it. */
-static enum err_code arm_of_model(struct cli_args *a, int i, struct err *why)
+/* Replaces an argument by a config line with this model, quoted as config lines need it. */
+static enum err_code put_arm(struct cli_args *a, int i, struct config *c, const char *model, struct err *why)
 {
-    struct config c;
     char *line = malloc(CONFIG_LINE);
-    config_default(&c);
-    enum err_code rc = line ? config_set(&c, KNOBS[KNOB_MODEL].key, a->arg[i], why)
+    enum err_code rc = line ? config_set(c, KNOBS[KNOB_MODEL].key, model, why)
                             : err_set(why, ERR_NOMEM, "out of memory");
     if (rc || a->owned_count == ARGS_OWNED) {
         free(line);
         return rc ? rc : err_set(why, ERR_USAGE, "more than %d models are given", ARGS_OWNED);
     }
-    a->arg[i] = config_line(&c, line, CONFIG_LINE);
+    a->arg[i] = config_line(c, line, CONFIG_LINE);
     a->owned[a->owned_count++] = line;
     return ERR_OK;
+}
+
+static enum err_code arm_of_model(struct cli_args *a, int i, struct err *why)
+{
+    struct config c;
+    config_default(&c);
+    return put_arm(a, i, &c, a->arg[i], why);
+}
+
+static void take_first(struct cli_args *a, const struct cli_flag *flag)
+{
+    a->given[a->given_count].flag = flag;
+    a->given[a->given_count++].value = a->arg[0];
+}
+
+static bool names_repository(const char *word)
+{
+    struct model_name n;
+    struct stat st;
+    return stat(word, &st) && !model_name_parse(&n, word, NULL) && !*n.tag &&
+           (n.store == STORE_HF || n.store == STORE_LMSTUDIO || n.store == STORE_MODELSCOPE);
 }
 
 enum err_code cli_models_take(struct cli_args *a, struct err *why)
@@ -97,12 +123,22 @@ enum err_code cli_models_take(struct cli_args *a, struct err *why)
     for (int i = 0; i < a->n; i++) models += only ? !is_config(a->arg[i]) : cli_word_is_model(a->arg[i]);
     if (models > 1 && models == a->n && a->command->compares) {
         enum err_code rc = ERR_OK;
-        for (int i = 0; i < a->n && !rc; i++) rc = arm_of_model(a, i, why);
+        const bool first = a->command->first_model_opens && a->n == 2;
+        if (first) {
+            take_first(a, flag);
+            a->arg[0] = "default";
+        }
+        for (int i = first; i < a->n && !rc; i++) rc = arm_of_model(a, i, why);
         return rc;
     }
     if (models != 1 || (!only && !cli_word_is_model(a->arg[0]))) return ERR_OK;
-    a->given[a->given_count].flag = flag;
-    a->given[a->given_count++].value = a->arg[0];
+    if (a->command->model_args && a->n > 1) return ERR_OK; /* several, of which the command knows the rest */
+    if (a->command->model_args > 1 && names_repository(a->arg[0]))
+        return err_set(why, ERR_USAGE,
+                       "'%.100s' names a repository: to choose between its files, name each of them "
+                       "(`qdyno models` lists them); for the one that the name means, give -m %.100s",
+                       a->arg[0], a->arg[0]);
+    take_first(a, flag);
     remove_first(a);
     if (a->command->compares && a->n == 1 && args_all(a, "-w", workload, 2) < 2) {
         a->arg[1] = a->arg[0];
@@ -135,6 +171,25 @@ static const char *keep(struct cli_args *a, char *path, const char *text)
     return a->owned[a->owned_count++] = path;
 }
 
+/* The model of a config to compare: the same, written as a path. */
+static enum err_code resolve_arm(const struct cli_global *g, struct cli_args *a, int i, struct err *why)
+{
+    struct config c;
+    struct model_name n;
+    struct stat st;
+    char *path = NULL;
+    if (config_parse(&c, a->arg[i], NULL)) return ERR_OK; /* the command says what is wrong with it */
+    const char *own = config_model_file(&c, "");
+    if (!*own || !stat(own, &st)) return ERR_OK;
+    enum err_code rc = model_path(&path, g, a, own, why);
+    /* a file that is missing becomes the result of its arm */
+    if (rc == ERR_IO && !model_name_parse(&n, own, NULL) && n.store == STORE_PATH) return ERR_OK;
+    if (!rc) cli_note(g, "%s: %s", own, path);
+    if (!rc) rc = put_arm(a, i, &c, path, why);
+    free(path);
+    return rc;
+}
+
 enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a, struct err *why)
 {
     struct stat st;
@@ -157,7 +212,9 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
         if (rc) return rc;
         a->arg[i] = keep(a, path, a->arg[i]);
     }
-    return ERR_OK;
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < a->n && a->command->compares && !rc; i++) rc = resolve_arm(g, a, i, why);
+    return rc;
 }
 
 enum err_code cli_config_resolve(struct config *c, struct err *why)
@@ -169,7 +226,8 @@ enum err_code cli_config_resolve(struct config *c, struct err *why)
     if (!*own || !stat(own, &st)) return ERR_OK;
     enum err_code rc = model_resolve(&path, &n, own, why);
     /* a file that is missing becomes the result of its arm */
-    if (rc == ERR_ABSENT) return n.store == STORE_PATH ? ERR_OK : ERR_IO;
+    if (rc == ERR_ABSENT && n.store == STORE_PATH) return ERR_OK;
+    if (rc == ERR_ABSENT) return why->code = ERR_IO; /* the exit status of a file that is missing */
     if (!rc) rc = config_set(c, KNOBS[KNOB_MODEL].key, path, why);
     free(path);
     return rc;

@@ -15,7 +15,8 @@ bool cli_word_is_model(const char *word);
  * ERR_NOMEM, ERR_USAGE. */
 enum err_code cli_models_take(struct cli_args *a, struct err *why);
 
-/* Replaces names of models in flags by the paths of their files, before a command runs. Errors: ERR_USAGE:
+/* Replaces names of models in flags, and in model= of configs to compare, by the paths of their files, before
+ * a command runs. Errors: ERR_USAGE:
  * several models match; ERR_IO: neither a file nor a model here; the message has near names, or what would
  * fetch it. */
 enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a, struct err *why);
