@@ -120,6 +120,9 @@ expect 5 bench -C model=hf:o/r:Q4_0 && says err 'qdyno models --pull hf:o/r:Q4_0
 expect 4 ab "thread=2,model=$OWN/mine-Q4_0.gguf" default && says err "thread"
 expect 4 tune hf:unsloth/tiny-GGUF && says err 'names a repository'
 expect 4 missing && says err 'unknown command'
+expect 4 llama3.2:3b && says err 'if it is a model, give -m llama3.2:3b'
+expect 5 run 'Hello there' && says err 'a prompt is given with -p'
+expect 0 models && says out 'decode from' && says out 'prompt from'
 cp "$OWN/mine-Q4_0.gguf" "$OWN/q8_0" # a config line is no model, even where a file has its name
 (cd "$OWN" && "$QDYNO" bench q8_0 -p 8 -n 0 -r 1 >"$T/out" 2>"$T/err" </dev/null)
 [ $? = 4 ] && says err 'one argument too many' || fail "a config line was taken for a model"
