@@ -98,8 +98,10 @@ expect 0 quantize lmstudio:pub/older-GGUF "$T/out.gguf" -R q4_0 --force
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["measured_run"] == 1 and d["rows"][0]["measured_prefill_tok_s"] > 0'
 
 yes 'One day a cat sat on a mat.' | head -n 40 >"$T/text.txt"
-expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*sha256-$BLOB model=[^ ]*older-F16.gguf default "
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*older-F16.gguf default model=[^ ]*sha256-$BLOB "
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["kld_mean"] >= 0 and d["rows"][0]["kld_reference"].endswith("older-F16.gguf") and d["rows"][0]["kld_run"] > 0'
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=studio # newer, but against a file with fewer bits per weight
+expect 0 models llama3.2 && says out 'KLD of ollama:llama3.2:3b: against model=.*older-F16.gguf'
 
 # ---- models as arguments
 expect 0 info "$OWN/mine-Q4_0.gguf" -o json

@@ -380,6 +380,22 @@ static void note_problems(struct table *t)
     if (more) table_note(t, "%d more do not run; -o json has the reasons", more);
 }
 
+/* Losses against different files cannot be compared: the table says which file each is against. */
+static void note_references(struct table *t)
+{
+    enum { SHOWN = 10 };
+    int count = 0;
+    size_t i;
+    const json_t *row;
+    json_array_foreach(t->rows, i, row)
+    {
+        const char *reference = json_get_str(row, "kld_reference", "");
+        if (*reference && count++ < SHOWN)
+            table_note(t, "KLD of %s: against %s", json_get_str(row, "name", ""), reference);
+    }
+    if (count > SHOWN) table_note(t, "%d more have a KLD; -o json has their references", count - SHOWN);
+}
+
 static void note_quantizations(struct table *t)
 {
     size_t i;
@@ -414,6 +430,7 @@ static void put_notes(struct table *t, const struct listing *l, const struct mod
     else if (!shown)
         table_note(t, "none of %d models matches the filters", list->n);
     note_problems(t);
+    note_references(t);
     note_quantizations(t);
     put_skipped(t, list);
     if (!shown) return;
