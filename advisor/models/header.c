@@ -47,14 +47,19 @@ static enum model_file_kind kind_of(const struct gguf *g, enum model_file_kind b
     return by_name;
 }
 
-static void put_model(struct model_entry *e, const struct gguf *g, const struct models_options *o)
+bool models_error_is_lasting(enum err_code code)
+{
+    return code == ERR_OK || code == ERR_FORMAT || code == ERR_USAGE || code == ERR_ABSENT;
+}
+
+static enum err_code put_model(struct model_entry *e, const struct gguf *g, const struct models_options *o)
 {
     struct model_header *h = &e->header;
     struct model_shape *shape = calloc(1, sizeof *shape);
     struct err why = { 0 };
     if (!shape) {
         snprintf(h->why, sizeof h->why, "out of memory");
-        return;
+        return ERR_NOMEM;
     }
     enum err_code rc = model_shape_read(shape, g, &why);
     put_shape(h, shape);
@@ -69,11 +74,12 @@ static void put_model(struct model_entry *e, const struct gguf *g, const struct 
         text_cutf(h->why, sizeof h->why, "%d part%s of the file not known to qdyno: runs with force=on only",
                   shape->unknown, shape->unknown > 1 ? "s" : "");
     h->runs = !rc && !shape->unknown && e->kind == MODEL_WEIGHTS;
-    if (!rc && e->kind == MODEL_WEIGHTS && o->figures) o->figures(o->ctx, e, g);
+    if (!rc && e->kind == MODEL_WEIGHTS && o->figures) rc = o->figures(o->ctx, e, g);
     free(shape);
+    return rc;
 }
 
-void header_read(struct model_entry *e, const struct models_options *o)
+bool header_read(struct model_entry *e, const struct models_options *o)
 {
     struct gguf *g = NULL;
     struct err why = { 0 };
@@ -83,11 +89,13 @@ void header_read(struct model_entry *e, const struct models_options *o)
     if (e->shards_here < e->shards) {
         text_cutf(h->why, sizeof h->why, "%d of %d files of the split model are here", e->shards_here,
                   e->shards);
-        return;
+        return true;
     }
-    if (model_file_open_any_type(&g, e->path, &why))
+    enum err_code rc = model_file_open_any_type(&g, e->path, &why);
+    if (rc)
         text_cut(h->why, sizeof h->why, why.message);
     else
-        put_model(e, g, o);
+        rc = put_model(e, g, o);
     gguf_close(g);
+    return models_error_is_lasting(rc);
 }

@@ -194,10 +194,11 @@ enum err_code headers_read(struct model_list *l, const struct models_options *o,
             json_object_set(c.used, key, known);
             continue;
         }
-        header_read(e, o);
+        const bool lasting = header_read(e, o);
         l->files_read++;
         c.changed = true;
-        if (keyed) json_object_set_new(c.used, key, header_to_json(e, o->basis));
+        if (keyed && !lasting) json_object_del(c.files, key);
+        if (keyed && lasting) json_object_set_new(c.used, key, header_to_json(e, o->basis));
     }
     cache_close(&c);
     return rc;

@@ -99,7 +99,7 @@ int model_file_choose(const char *const *name, int n, const char *tag);
 /* ---------------------------------------------------------------- models on this machine */
 
 /* What a file's header says. */
-enum { MODEL_FIGURES = 8 };
+enum { MODEL_FIGURES = 9 };
 struct model_header {
     bool read;                               /* false: it was not asked for, or `why` says why not */
     bool runs;                               /* here: architecture, tensor types and all parts are known */
@@ -151,8 +151,11 @@ struct model_list {
 };
 
 /* Called with an open file whose figures are not cached: fill e->header.figure. Errors of its own are no
- * errors of the listing. */
-typedef void models_figures_fn(void *ctx, struct model_entry *e, const struct gguf *g);
+ * errors of the listing; the code that it returns says whether trying again can help
+ * (models_error_is_lasting), and if so nothing of the file is cached. */
+typedef enum err_code models_figures_fn(void *ctx, struct model_entry *e, const struct gguf *g);
+/* Is this the fault of a file, and no want of memory, open files or permissions, which may end? */
+bool models_error_is_lasting(enum err_code code);
 struct models_options {
     const char *const
         *dir; /* [dirs] further folders; those of QDYNO_MODELS (separated by colons) come after */

@@ -76,7 +76,7 @@ enum { MODELS_CACHE_VERSION = 2 };
 
 /* Read the headers of all rows, from the cache where it has them. Errors: ERR_NOMEM, ERR_CANCELLED. */
 enum err_code headers_read(struct model_list *l, const struct models_options *o, struct err *why);
-/* Read one, with figures if o has them. */
-void header_read(struct model_entry *e, const struct models_options *o);
+/* Read one, with figures if o has them. False: another attempt may have another result. */
+bool header_read(struct model_entry *e, const struct models_options *o);
 
 #endif

@@ -231,6 +231,8 @@ void stored_experts_of(struct stored_experts *out, const struct expert_use *use,
 enum err_code stored_experts_save(const struct gguf *g, const struct stored_experts *x, struct err *why);
 /* False: none are stored for a model of this content that uses `used` experts per token. */
 bool stored_experts_find(struct stored_experts *out, const struct gguf *g, int used);
+/* What is stored for all models, as a text that changes with it: "2 1764428284000000000". Returns buf. */
+const char *stored_experts_state(char *buf, size_t size);
 
 /* Predict one config. Errors: as recipe_plan_memory, recipe_plan_operations. */
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,

@@ -3,10 +3,12 @@
  * file. Without it, predictions assume random choices. */
 #include "advisor/predict/predict.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "advisor/predict/cost.h"
 #include "engine/model/model.h"
@@ -125,6 +127,26 @@ enum err_code stored_experts_save(const struct gguf *g, const struct stored_expe
     }
     str_free(&path);
     return rc;
+}
+
+const char *stored_experts_state(char *buf, size_t size)
+{
+    char *folder = NULL;
+    int n = 0;
+    long long newest = 0;
+    DIR *d = file_place(&folder, FILE_CACHE, NULL) ? NULL : opendir(folder);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (!str_starts(e->d_name, "experts-") || !str_ends(e->d_name, ".json") ||
+            fstatat(dirfd(d), e->d_name, &st, 0))
+            continue;
+        n++;
+        newest = MAX(newest, (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+    }
+    if (d) closedir(d);
+    free(folder);
+    snprintf(buf, size, "%d %lld", n, newest);
+    return buf;
 }
 
 bool stored_experts_find(struct stored_experts *out, const struct gguf *g, int used)

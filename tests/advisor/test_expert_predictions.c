@@ -161,7 +161,11 @@ static void stored_curves_are_used(void **state)
     const struct prediction before = predicted(&b, &four);
     const double random = EXPERTS * (1 - pow(2.0 / 3, 4));
     CHECK_NEAR(before.step_read_bytes, bytes_with(&b, &before, random), 1e-3);
+    char stored_state[2][48];
+    assert_string_equal(stored_experts_state(stored_state[0], sizeof stored_state[0]), "0 0");
     CHECK_OK(stored_experts_save(b.g, &stored, &why));
+    CHECK(!strncmp(stored_experts_state(stored_state[1], sizeof stored_state[1]), "1 ", 2) &&
+          strcmp(stored_state[1], "1 0"));
     CHECK(model_identity_known(b.g, hex));
     const struct prediction after = predicted(&b, &four);
     CHECK_NEAR(after.step_read_bytes, bytes_with(&b, &after, 3), 1e-3);

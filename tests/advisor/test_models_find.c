@@ -222,11 +222,14 @@ static void folders_without_permission_are_counted(void **state)
 
 /* ---------------------------------------------------------------- headers */
 
-static void count_figure(void *ctx, struct model_entry *e, const struct gguf *g)
+static enum err_code figure_result = ERR_OK;
+
+static enum err_code count_figure(void *ctx, struct model_entry *e, const struct gguf *g)
 {
     assert_non_null(g);
     e->header.figure[1] = 2.5;
     ++*(int *)ctx;
+    return figure_result;
 }
 
 /* Replaces each value of the cache's rows by `row`. */
@@ -319,6 +322,18 @@ static void headers_are_cached(void **state)
     CHECK_EQ(calls, 3);
     models_done(&l);
     damaged_caches_cost_time_only(&o, &calls);
+    static const enum err_code CODES[] = { ERR_NOMEM, ERR_IO, ERR_FIT, ERR_FORMAT };
+    for (size_t i = 0; i < COUNT_OF(CODES); i++) { /* what may end is not kept; a file's own fault is */
+        const int before = calls;
+        figure_result = CODES[i];
+        o.basis = err_text(CODES[i]);
+        for (int k = 0; k < 2; k++) {
+            CHECK_OK(models_find(&l, &o, &why));
+            models_done(&l);
+        }
+        CHECK_EQ(calls - before, CODES[i] == ERR_FORMAT ? 1 : 2);
+    }
+    figure_result = ERR_OK;
     unsetenv("QDYNO_MODELS");
 }
 

@@ -98,8 +98,10 @@ expect 0 quantize lmstudio:pub/older-GGUF "$T/out.gguf" -R q4_0 --force
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["measured_run"] == 1 and d["rows"][0]["measured_prefill_tok_s"] > 0'
 
 yes 'One day a cat sat on a mat.' | head -n 40 >"$T/text.txt"
-expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*sha256-$BLOB model=[^ ]*older-F16.gguf default "
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*older-F16.gguf default model=[^ ]*sha256-$BLOB "
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["kld_mean"] >= 0 and d["rows"][0]["kld_reference"].endswith("older-F16.gguf") and d["rows"][0]["kld_run"] > 0'
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=studio # newer, but against a file with fewer bits per weight
+expect 0 models llama3.2 && says out 'KLD of ollama:llama3.2:3b: against model=.*older-F16.gguf'
 
 # ---- models as arguments
 expect 0 info "$OWN/mine-Q4_0.gguf" -o json
@@ -120,6 +122,9 @@ expect 5 bench -C model=hf:o/r:Q4_0 && says err 'qdyno models --pull hf:o/r:Q4_0
 expect 4 ab "thread=2,model=$OWN/mine-Q4_0.gguf" default && says err "thread"
 expect 4 tune hf:unsloth/tiny-GGUF && says err 'names a repository'
 expect 4 missing && says err 'unknown command'
+expect 4 llama3.2:3b && says err 'if it is a model, give -m llama3.2:3b'
+expect 5 run 'Hello there' && says err 'a prompt is given with -p'
+expect 0 models && says out 'decode from' && says out 'prompt from'
 cp "$OWN/mine-Q4_0.gguf" "$OWN/q8_0" # a config line is no model, even where a file has its name
 (cd "$OWN" && "$QDYNO" bench q8_0 -p 8 -n 0 -r 1 >"$T/out" 2>"$T/err" </dev/null)
 [ $? = 4 ] && says err 'one argument too many' || fail "a config line was taken for a model"

@@ -50,10 +50,10 @@ static const struct column COLUMNS[] = {
     COL("fits", "fits", .kind = COLUMN_BOOL, .keep = true),
     COL("missing_bytes", "missing", .kind = COLUMN_BYTES),
     COL("decode_tok_s", "decode tok/s", .kind = COLUMN_NUM, .digits = 1, .keep = true),
-    COL("decode_low_tok_s", "from", .kind = COLUMN_NUM, .digits = 1),
+    COL("decode_low_tok_s", "decode from", .kind = COLUMN_NUM, .digits = 1),
     COL("decode_high_tok_s", "to", .kind = COLUMN_NUM, .digits = 1),
     COL("prefill_tok_s", "prompt tok/s", .kind = COLUMN_NUM),
-    COL("prefill_low_tok_s", "from", .kind = COLUMN_NUM),
+    COL("prefill_low_tok_s", "prompt from", .kind = COLUMN_NUM),
     COL("prefill_high_tok_s", "to", .kind = COLUMN_NUM),
     COL("measured_decode_tok_s", "measured decode", .kind = COLUMN_NUM, .digits = 1),
     COL("measured_prefill_tok_s", "measured prompt", .kind = COLUMN_NUM),
@@ -97,6 +97,7 @@ enum {
     FIGURE_PREFILL,
     FIGURE_PREFILL_LOW,
     FIGURE_PREFILL_HIGH,
+    FIGURE_GPU, /* 1: speeds are those of the GPU, and it holds the plan */
     FIGURES_USED
 };
 _Static_assert((int)FIGURES_USED <= (int)MODEL_FIGURES, "figures of a row of `qdyno models`");
@@ -109,7 +110,7 @@ struct listing {
     bool ceilings_known;
     struct db *db; /* NULL: there is none */
     struct correction *correction;
-    char basis[192]; /* of the figures */
+    char basis[256]; /* of the figures */
     struct progress progress;
     struct measured_models measured;
     int beyond; /* rows that the filters left out */
@@ -118,11 +119,10 @@ struct listing {
 /* ---------------------------------------------------------------- figures */
 
 /* The memory plan of `fit` and the prediction of `advise`, of the file as it is. */
-static void figures_read(void *ctx, struct model_entry *e, const struct gguf *g)
+static enum err_code figures_read(void *ctx, struct model_entry *e, const struct gguf *g)
 {
     const struct listing *l = ctx;
-    const struct predict_for what = { .on_gpu = l->ceilings.gpu.read_bytes_s > 0,
-                                      .correction = l->correction };
+    struct predict_for what = { .on_gpu = l->ceilings.gpu.read_bytes_s > 0, .correction = l->correction };
     double *f = e->header.figure;
     struct config plain;
     struct memory_plan plan;
@@ -130,16 +130,25 @@ static void figures_read(void *ctx, struct model_entry *e, const struct gguf *g)
     struct err why = { 0 };
     const int64_t usual = e->header.ctx_train > 0 ? MIN(e->header.ctx_train, (int64_t)4096) : 4096;
     config_default(&plain);
-    if (recipe_plan_memory(&plan, g, &plain, (int)usual, 1, &why)) return;
+    enum err_code rc = recipe_plan_memory(&plan, g, &plain, (int)usual, 1, &why);
+    if (rc) return rc;
     f[FIGURE_TOTAL] = (double)plan.total;
     f[FIGURE_CTX] = plan.ctx;
-    if (!l->ceilings_known || predict(&p, g, &plain, &l->machine, &l->ceilings, &what, &why)) return;
+    if (!l->ceilings_known) return ERR_OK;
+    rc = predict(&p, g, &plain, &l->machine, &l->ceilings, &what, &why);
+    if (what.on_gpu && (rc || !p.fits)) { /* as `qdyno advise` does */
+        what.on_gpu = false;
+        rc = predict(&p, g, &plain, &l->machine, &l->ceilings, &what, &why);
+    }
+    if (rc) return rc;
+    f[FIGURE_GPU] = what.on_gpu;
     f[FIGURE_DECODE] = p.decode_tok_s.estimate;
     f[FIGURE_DECODE_LOW] = p.decode_tok_s.lower;
     f[FIGURE_DECODE_HIGH] = p.decode_tok_s.upper;
     f[FIGURE_PREFILL] = p.prefill_tok_s.estimate;
     f[FIGURE_PREFILL_LOW] = p.prefill_tok_s.lower;
     f[FIGURE_PREFILL_HIGH] = p.prefill_tok_s.upper;
+    return ERR_OK;
 }
 
 static bool listing_goes_on(void *ctx, int done, int of)
@@ -156,7 +165,7 @@ static void put_basis(struct listing *l)
 {
     struct residual_row *newest = NULL;
     int n = 0;
-    char basis[96];
+    char basis[96], experts[48];
     struct err ignored;
     if (!l->ceilings_known) {
         snprintf(l->basis, sizeof l->basis, "no limits");
@@ -164,8 +173,8 @@ static void put_basis(struct listing *l)
     }
     correction_basis(&l->ceilings, basis, sizeof basis);
     if (l->db && db_residual_list(l->db, l->machine.id, basis, 1, &newest, &n, &ignored)) n = 0;
-    snprintf(l->basis, sizeof l->basis, "%s %s %lld", l->machine.id, basis,
-             (long long)(n ? newest[0].id : 0));
+    snprintf(l->basis, sizeof l->basis, "%s %s %lld %s", l->machine.id, basis,
+             (long long)(n ? newest[0].id : 0), stored_experts_state(experts, sizeof experts));
     free(newest);
 }
 
@@ -178,6 +187,10 @@ static enum err_code listing_init(struct listing *l, struct err *why)
     if (!l->ceilings_known) memset(&l->ceilings, 0, sizeof l->ceilings);
     if (db_open_reader(&l->db, l->g->db_path, 1000, &none)) l->db = NULL; /* nothing was measured yet */
     put_basis(l);
+    if (args_has(l->a, "--fits") && predict_memory(&l->machine, &l->ceilings, false) < 0)
+        return err_set(why, ERR_USAGE,
+                       "--fits: this system does not say how much memory is available: leave --fits out, and "
+                       "compare the sizes yourself");
     if (l->ceilings_known) rc = correction_load(&l->correction, l->db, l->machine.id, &l->ceilings, why);
     if (!rc && l->db) rc = measured_models_load(&l->measured, l->db, why);
     return rc;
@@ -190,9 +203,15 @@ static bool contains(const char *text, const char *part)
     return text && strcasestr(text, part);
 }
 
+/* Memory where the speeds of this row are predicted; -1: unknown. */
+static int64_t memory_for(const struct listing *l, const struct model_entry *e)
+{
+    return predict_memory(&l->machine, &l->ceilings, e->header.figure[FIGURE_GPU] > 0);
+}
+
 static bool does_fit(const struct listing *l, const struct model_entry *e)
 {
-    return e->header.figure[FIGURE_TOTAL] <= (double)l->machine.memory_available_bytes;
+    return e->header.figure[FIGURE_TOTAL] <= (double)memory_for(l, e);
 }
 
 /* The filters of the command line. */
@@ -216,7 +235,7 @@ static void put_figures(json_t *row, const struct listing *l, const struct model
         { "decode_high_tok_s", FIGURE_DECODE_HIGH }, { "prefill_tok_s", FIGURE_PREFILL },
         { "prefill_low_tok_s", FIGURE_PREFILL_LOW }, { "prefill_high_tok_s", FIGURE_PREFILL_HIGH }
     };
-    const double *f = e->header.figure, have = (double)l->machine.memory_available_bytes;
+    const double *f = e->header.figure, have = (double)memory_for(l, e);
     for (size_t i = 0; i < COUNT_OF(SPEEDS); i++) json_put_num(row, SPEEDS[i].key, f[SPEEDS[i].figure]);
     if (isnan(f[FIGURE_TOTAL])) return;
     json_put_int(row, "total_bytes", (int64_t)f[FIGURE_TOTAL]);
@@ -361,6 +380,22 @@ static void note_problems(struct table *t)
     if (more) table_note(t, "%d more do not run; -o json has the reasons", more);
 }
 
+/* Losses against different files cannot be compared: the table says which file each is against. */
+static void note_references(struct table *t)
+{
+    enum { SHOWN = 10 };
+    int count = 0;
+    size_t i;
+    const json_t *row;
+    json_array_foreach(t->rows, i, row)
+    {
+        const char *reference = json_get_str(row, "kld_reference", "");
+        if (*reference && count++ < SHOWN)
+            table_note(t, "KLD of %s: against %s", json_get_str(row, "name", ""), reference);
+    }
+    if (count > SHOWN) table_note(t, "%d more have a KLD; -o json has their references", count - SHOWN);
+}
+
 static void note_quantizations(struct table *t)
 {
     size_t i;
@@ -369,9 +404,12 @@ static void note_quantizations(struct table *t)
     {
         const char *note = json_get_str(row, "quantization_note", "");
         if (*note) table_detail(t, "%s: quantization: %s", json_get_str(row, "name", ""), note);
-        if (json_array_size(json_object_get(row, "also")))
-            table_detail(t, "%s: also %s", json_get_str(row, "name", ""),
-                         json_string_value(json_array_get(json_object_get(row, "also"), 0)));
+        const json_t *other;
+        size_t k;
+        json_array_foreach(json_object_get(row, "also"), k, other)
+        {
+            table_detail(t, "%s: also %s", json_get_str(row, "name", ""), json_string_value(other));
+        }
     }
 }
 
@@ -392,11 +430,15 @@ static void put_notes(struct table *t, const struct listing *l, const struct mod
     else if (!shown)
         table_note(t, "none of %d models matches the filters", list->n);
     note_problems(t);
+    note_references(t);
     note_quantizations(t);
     put_skipped(t, list);
     if (!shown) return;
     table_note(t, "fits: the plan of `qdyno fit` for a context of at most 4096 tokens, with %s available now",
                str_from_bytes(l->machine.memory_available_bytes, bytes, sizeof bytes));
+    if (l->ceilings.gpu.read_bytes_s > 0)
+        table_note(t, "models that fit into the GPU's %s are predicted there, the others on the CPU",
+                   str_from_bytes(predict_memory(&l->machine, &l->ceilings, true), bytes, sizeof bytes));
     if (l->ceilings_known)
         table_note(t, "decode and prompt tok/s: predicted for the default config, with a 90 %% interval");
     else

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cut/cut.h"
 #include "engine/model/model.h"
@@ -102,17 +103,27 @@ static void put_speed(struct measured_model *out, const struct speeds *s)
 
 /* ---------------------------------------------------------------- loss */
 
-/* Cells come newest first: the first one of the unchanged file against another file counts. */
+static int64_t size_of(const char *path)
+{
+    struct stat st;
+    return *path && !stat(path, &st) && S_ISREG(st.st_mode) ? (int64_t)st.st_size : 0;
+}
+
+/* Cells come newest first. Of the unchanged file against others the newest against the largest counts: losses
+ * against a coarse quantization say little. */
 static enum err_code loss_add(void *ctx, const struct model_cell *c, struct err *why)
 {
     struct measured_model *out = ctx;
     struct config own, reference;
     json_t *worker = NULL;
     (void)why;
-    if (out->kld_run || strcmp(c->config, "default") || config_parse(&own, c->config, NULL)) return ERR_OK;
+    if (strcmp(c->config, "default") || config_parse(&own, c->config, NULL)) return ERR_OK;
     if (json_parse(&worker, c->worker_json, strlen(c->worker_json), NULL)) worker = NULL;
     const char *line = json_get_str(worker, "reference", c->first_config);
-    if (!config_parse(&reference, line, NULL) && reference.given[KNOB_MODEL]) {
+    const bool good = !config_parse(&reference, line, NULL) && reference.given[KNOB_MODEL];
+    const int64_t bytes = good ? size_of(config_model_file(&reference, "")) : 0;
+    if (good && (!out->kld_run || bytes > out->kld_reference_bytes)) {
+        out->kld_reference_bytes = bytes;
         out->kld = c->value;
         out->kld_run = c->run_id;
         text_cut(out->kld_reference, sizeof out->kld_reference, line);

@@ -20,8 +20,10 @@ struct measured_model {
     int64_t run;                        /* 0: none */
     char config[CONFIG_LINE];
     char decode_workload[WORKLOAD_LINE], prefill_workload[WORKLOAD_LINE]; /* what each rate is of */
-    double kld; /* mean KL divergence of the file as it is against another file; NAN: not measured */
+    double kld; /* mean KL divergence of the file as it is against the largest of the files that it was
+                   compared with, which is the one with the most bits per weight; NAN: not measured */
     int64_t kld_run;
+    int64_t kld_reference_bytes; /* of that file, now; 0: it is gone */
     char kld_reference[CONFIG_LINE];
 };
 /* False: no run of this content is known. The content is known by the store or by the hash that an earlier

@@ -333,7 +333,9 @@ static enum err_code unknown_command(const char *word, struct err *why)
     char shown[HTTP_SHOWN_MAX];
     word = cli_word_shown(word, shown);
     if (near) return err_set(why, ERR_USAGE, "unknown command '%s': did you mean '%s'?", word, near);
-    return err_set(why, ERR_USAGE, "unknown command '%s': `qdyno help` lists the commands", word);
+    return err_set(why, ERR_USAGE,
+                   "unknown command '%s': `qdyno help` lists the commands; if it is a model, give -m %s",
+                   word, word);
 }
 
 static enum err_code argument_count_check(const struct cli_args *a, struct err *why)

@@ -161,6 +161,16 @@ static enum err_code model_path(char **path, const struct cli_global *g, const s
     return why->code = ERR_IO; /* the exit status of a file that is missing */
 }
 
+/* `qdyno run "Hello"`: the text was meant as a prompt, perhaps. */
+static enum err_code hint_prompt(const struct cli_args *a, enum err_code rc, struct err *why)
+{
+    const struct cli_flag *p = flag_find(a->command->flags, "-p", 2);
+    if (rc != ERR_IO || !p || p->kind != FLAG_TEXT || args_has(a, "-p")) return rc;
+    const size_t n = strlen(why->message);
+    snprintf(why->message + n, sizeof why->message - n, "; a prompt is given with -p");
+    return rc;
+}
+
 /* Keeps `path` in the arguments, which free it. */
 static const char *keep(struct cli_args *a, char *path, const char *text)
 {
@@ -198,7 +208,7 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
         char *path = NULL;
         if (!a->given[i].flag->model || !stat(text, &st)) continue;
         enum err_code rc = model_path(&path, g, a, text, why);
-        if (rc) return rc;
+        if (rc) return hint_prompt(a, rc, why);
         a->given[i].value = keep(a, path, text);
         cli_note(g, "%s: %s", text, a->given[i].value);
     }
