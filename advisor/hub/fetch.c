@@ -155,18 +155,20 @@ static enum err_code lanes_flush(struct fetch *f, struct err *why)
     return ERR_OK;
 }
 
-/* The server sends the whole file whatever is asked for. The lane whose turn it is takes all of it. */
+/* The server sends the whole file whatever is asked for. The lane whose turn it is takes all of it. Another
+ * one ends, and those behind it, too: a range before theirs would never be requested. */
 static bool lane_take_all(struct lane *l)
 {
     struct fetch *f = l->f;
     f->no_ranges = true;
-    if (l->from + l->got != f->done) return false;
+    const bool mine = l->from + l->got == f->done;
     for (int i = 0; i < LANES; i++) {
         struct lane *other = &f->lane[i];
-        if (other == l || !other->used) continue;
+        if (other == l || !other->used || (!mine && other->from < l->from)) continue;
         other->dropped = true;
         if (!other->open) lane_release(other);
     }
+    if (!mine) return false;
     l->skip = f->done;
     l->size = f->s->size - l->from;
     return true;
@@ -357,7 +359,7 @@ static enum err_code lanes_start(struct fetch *f, struct err *why)
     if (clock_ns() < f->again_ns) return ERR_OK;
     for (int i = 0; i < LANES; i++) {
         struct lane *l = &f->lane[i];
-        if (!l->used) continue;
+        if (!l->used || l->dropped) continue;
         used++;
         next = MAX(next, l->from + l->size);
         if (l->open || l->got == l->size) continue;

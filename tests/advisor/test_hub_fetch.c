@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "advisor/hub/hub_internal.h"
 
@@ -193,8 +194,32 @@ static void every_way_ends_with_the_right_bytes(void **state)
     }
 }
 
-/* Ranges stop being served while several connections are in use. */
+/* Ranges stop being served while several connections are in use: whichever of them is answered first with the
+ * whole file, the transfer ends. */
 static void whole_files_in_the_middle(void **state)
+{
+    (void)state;
+    static const char *const FAULTS[] = { "no_ranges_after", "no_ranges_at" };
+    enum { RANGES = 7, WAIT_S = 300 }; /* a transfer that waits for nobody is ended by SIGALRM */
+    char temp[200], text[80];
+    if (!has_server()) return;
+    path_of(temp, sizeof temp, "temp");
+    alarm(WAIT_S);
+    for (int i = 0; i < RANGES * (int)COUNT_OF(FAULTS); i++) {
+        struct seen seen = { 0 };
+        struct err why = { 0 };
+        forget();
+        snprintf(text, sizeof text, "{\"%s\": %d, \"slow\": 4000000}", FAULTS[i / RANGES], i % RANGES + 1);
+        faults(text);
+        CHECK_OK(fetch(&seen, 100000, &why));
+        CHECK_EQ(beginning(temp), SIZE);
+        if (i % RANGES) CHECK(seen.connections > 1); /* the first range is asked for alone */
+    }
+    alarm(0);
+}
+
+/* What a connection left is used where the server sends whole files only. */
+static void whole_files_after_a_cancelled_transfer(void **state)
 {
     (void)state;
     char temp[200];
@@ -247,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_ends_with_the_right_bytes),
         cmocka_unit_test(whole_files_in_the_middle),
+        cmocka_unit_test(whole_files_after_a_cancelled_transfer),
         cmocka_unit_test(one_connection_where_little_is_left),
         cmocka_unit_test(a_wrong_hash_leaves_nothing),
     };

@@ -15,6 +15,8 @@ wrong; it is read again for every request:
   "renamed": {OLD: NEW}  relative redirects
   "wrong": true          content has one wrong byte
   "no_ranges": true      content is sent whole, with 200
+  "no_ranges_after": N   the first N ranges are served, then content is sent whole, with 200
+  "no_ranges_at": N      the Nth range is answered with the whole content, with 200
   "refuse_ranges": N     the next N ranges are answered 416
   "slow": BYTES          at most so many bytes a second
   "direct": true         content comes from the hub itself, without a redirect
@@ -112,7 +114,12 @@ class Handler(BaseHTTPRequestHandler):
         first, last, status = 0, size - 1, 200
         wanted = self.headers.get("Range")
         headers = {"Accept-Ranges": "bytes"}
-        if wanted and not self.fault("no_ranges"):
+        whole = self.fault("no_ranges", False)
+        if "no_ranges_after" in self.faults:
+            whole = not self.take("no_ranges_after")
+        if "no_ranges_at" in self.faults:
+            whole = self.take("no_ranges_at") is not None and spent["no_ranges_at"] == self.faults["no_ranges_at"]
+        if wanted and not whole:
             a, b = wanted.removeprefix("bytes=").split("-")
             first, last, status = int(a), min(int(b) if b else last, last), 206
             if first >= size or self.take("refuse_ranges"):
@@ -139,9 +146,9 @@ class Handler(BaseHTTPRequestHandler):
         slow = self.fault("slow")
         step = max(1, slow // 20) if slow else 1 << 20
         for at in range(0, len(part), step):
-            self.wfile.write(part[at:at + step])
             if slow:
-                time.sleep(step / slow)
+                time.sleep(len(part[at:at + step]) / slow)
+            self.wfile.write(part[at:at + step])
 
     # ---- the other host: content by signed links
 
