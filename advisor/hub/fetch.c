@@ -35,6 +35,7 @@ struct lane {
     struct http_auth auth;
     struct http_wanted header[HEADER_COUNT];
     char *url, range[64];
+    int redirects, refusals; /* since bytes arrived; those of the transfer when the request was sent */
     double retry_after_s;
 };
 
@@ -50,10 +51,11 @@ struct fetch {
     double single_rate, rate;   /* bytes per second; NAN: not known yet */
     int64_t rate_done, rate_ns; /* when the present window began */
     int64_t several_from, several_ns; /* done and the time when several connections began; 0: not yet */
-    int redirects, attempts;          /* since the last progress */
+    int attempts;                     /* since the last progress; failures at the same time are one */
     int64_t progress_done, again_ns;  /* done at the last failure; no request before that time */
-    bool refused, restart;            /* the server refused a range once; begin at 0 now */
-    struct err failed;                /* what ends the transfer */
+    int refusals;      /* ranges that were refused; from the second one on, none is asked for */
+    bool restart;      /* begin at 0 now */
+    struct err failed; /* what ends the transfer */
 };
 
 /* ---------------------------------------------------------------- file */
@@ -87,7 +89,11 @@ static enum err_code file_restart(struct fetch *f, struct err *why)
 {
     fetch_digest_close(f->digest);
     f->digest = NULL;
-    f->done = 0;
+    f->done = f->progress_done = f->rate_done = f->several_from = 0;
+    f->attempts = 0;
+    f->single = false;
+    f->rate = NAN;
+    f->rate_ns = clock_ns();
     if (ftruncate(f->fd, 0)) return write_error(f, errno, why);
     return fetch_digest_open(&f->digest, f->s, why);
 }
@@ -199,11 +205,12 @@ static bool lane_receive(void *ctx, const char *data, size_t n)
     struct lane *l = ctx;
     struct fetch *f = l->f;
     if (l->dropped || (!l->checked && !lane_check(l))) return !(l->stopped = true);
+    l->redirects = 0;
     const size_t skipped = (size_t)MIN((int64_t)n, l->skip);
     l->skip -= (int64_t)skipped;
     data += skipped;
     n = (size_t)MIN((int64_t)(n - skipped), l->size - l->got);
-    if (!n) return true;
+    if (!n) return l->got < l->size || !(l->stopped = true); /* false: it goes on after what was asked for */
     if (l->from + l->got == f->done && l->got == l->written) {
         const int64_t before = f->done;
         const enum err_code rc = file_append(f, data, n, &f->failed);
@@ -219,21 +226,46 @@ static bool lane_receive(void *ctx, const char *data, size_t n)
 
 /* ---------------------------------------------------------------- requests that ended */
 
+/* Begins again where redirects begin. */
+static void fetch_fresh_link(struct fetch *f)
+{
+    free(f->url);
+    f->url = strdup(f->s->url);
+}
+
+/* The server refuses a range. Another length than that of the list says why; otherwise the link may be an old
+ * one, or the server may have no ranges. What is in the file stays as long as it may be right. */
+static void fetch_refused(struct fetch *f, const struct lane *l, const struct err *why)
+{
+    int64_t size;
+    const char *range = str_text(&l->header[HEADER_RANGE].value);
+    if (hub_range_refused(range, &size) && size != f->s->size) {
+        err_set(&f->failed, ERR_FORMAT,
+                "%s: the file at the server changed: it has %" PRId64 " bytes now, expected %" PRId64,
+                f->s->what, size, f->s->size);
+        return;
+    }
+    if (l->refusals != f->refusals) return; /* sent before an earlier refusal arrived */
+    f->refusals++;
+    fetch_fresh_link(f);
+    if (f->refusals <= 2) return;
+    if (f->done && f->refusals == 3)
+        f->restart = true;
+    else
+        f->failed = *why;
+}
+
 /* Plans the next attempt, or gives up. */
 static void fetch_again(struct fetch *f, const struct lane *l, int status, enum err_code rc,
                         const struct err *why)
 {
-    if (f->done > f->progress_done) f->attempts = f->redirects = 0;
+    if (f->done > f->progress_done) f->attempts = 0;
     f->progress_done = f->done;
-    f->attempts++;
+    if (clock_ns() >= f->again_ns) f->attempts++;
     const double told_s = hub_told_wait(l->header, l->retry_after_s);
     const bool redirected = strcmp(l->url, f->s->url) != 0;
     const bool expired = rc == ERR_USAGE && status >= 400 && redirected; /* links of other servers expire */
-    if (expired) {
-        char *fresh = strdup(f->s->url);
-        free(f->url);
-        f->url = fresh;
-    }
+    if (expired) fetch_fresh_link(f);
     if (f->attempts > ATTEMPTS || told_s > HUB_WAIT_MOST_S || (rc && rc != ERR_ABSENT && !expired)) {
         hub_explain(f->s->hub, f->s->what, status, l->header, why, &f->failed);
         if (!f->failed.code) err_set(&f->failed, ERR_ABSENT, "%s: the server ends too early", f->s->what);
@@ -247,11 +279,11 @@ static void fetch_again(struct fetch *f, const struct lane *l, int status, enum 
     f->again_ns = MAX(f->again_ns, clock_ns() + (int64_t)(wait_s * 1e9));
 }
 
-static void fetch_redirect(struct fetch *f, const struct lane *l)
+static void fetch_redirect(struct fetch *f, struct lane *l)
 {
     char *next = NULL;
     if (http_url_follow(&next, l->url, str_text(&l->header[HEADER_LOCATION].value), &f->failed)) return;
-    if (++f->redirects > REDIRECTS)
+    if (++l->redirects > REDIRECTS)
         err_set(&f->failed, ERR_FORMAT, "%s: the server redirects more than %d times", f->s->what, REDIRECTS);
     free(f->url);
     f->url = next;
@@ -271,8 +303,8 @@ static void lane_ended(void *ctx, enum err_code rc, int status, const struct err
         if (l->written == l->size) lane_release(l);
     } else if (!rc && status >= 300 && status < 400) {
         fetch_redirect(f, l);
-    } else if (status == 416 && !f->refused && f->done) {
-        f->refused = f->restart = true; /* it has fewer bytes than we: what is here is not its beginning */
+    } else if (status == 416) {
+        fetch_refused(f, l, why);
     } else {
         fetch_again(f, l, status, rc, why);
     }
@@ -289,6 +321,7 @@ static enum err_code lane_open(struct lane *l, struct err *why)
     if (!(l->url = strdup(f->url))) return err_set(why, ERR_NOMEM, "out of memory");
     hub_headers_done(l->header);
     hub_headers_init(l->header);
+    l->refusals = f->refusals;
     l->checked = l->stopped = false;
     l->skip = 0;
     l->retry_after_s = NAN;
@@ -300,7 +333,8 @@ static enum err_code lane_open(struct lane *l, struct err *why)
     l->request = (struct http_request){ .method = "GET",
                                         .url = l->url,
                                         .auth = &l->auth,
-                                        .headers = { "Accept-Encoding: identity", l->range },
+                                        .headers = { "Accept-Encoding: identity",
+                                                     f->refusals < 2 ? l->range : NULL },
                                         .receive = lane_receive,
                                         .ctx = l,
                                         .retry_after_s = &l->retry_after_s,

@@ -75,6 +75,8 @@ enum err_code hub_explain(const struct hub *h, const char *what, int status, con
 bool hub_link_next(const char *link, char *url, size_t size);
 /* "bytes 0-99/1234": false for all else. *total -1: "*". */
 bool hub_range_parse(const char *text, int64_t *first, int64_t *last, int64_t *total);
+/* The length of the file in the answer to a refused range, "bytes *" and then "/1234": false for all else. */
+bool hub_range_refused(const char *text, int64_t *total);
 /* Seconds of the header "ratelimit", '"api";r=0;t=55'; NAN: none, or requests are left. */
 double hub_rate_limit_s(const char *text);
 /* An ETag without W/ and quotes that can be a file name; false: it cannot. */

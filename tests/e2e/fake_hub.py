@@ -18,6 +18,8 @@ wrong; it is read again for every request:
   "no_ranges_after": N   the first N ranges are served, then content is sent whole, with 200
   "no_ranges_at": N      the Nth range is answered with the whole content, with 200
   "refuse_ranges": N     the next N ranges are answered 416
+  "refuse_as": BYTES     refused ranges say that the file has so many bytes
+  "more": BYTES          a range goes on so many bytes after its end
   "slow": BYTES          at most so many bytes a second
   "direct": true         content comes from the hub itself, without a redirect
 Everything that arrives is written to FOLDER/requests.log: one line of JSON each: server, method, path, authorization, range."""
@@ -123,11 +125,11 @@ class Handler(BaseHTTPRequestHandler):
             a, b = wanted.removeprefix("bytes=").split("-")
             first, last, status = int(a), min(int(b) if b else last, last), 206
             if first >= size or self.take("refuse_ranges"):
-                return self.answer(416, b"", {"Content-Range": f"bytes */{size}"})
+                return self.answer(416, b"", {"Content-Range": f"bytes */{self.fault('refuse_as', size)}"})
             headers["Content-Range"] = f"bytes {first}-{last}/{size}"
         with open(path, "rb") as f:
             f.seek(first)
-            part = f.read(last + 1 - first)
+            part = f.read(last + 1 - first + (self.fault("more", 0) if status == 206 else 0))
         if self.fault("wrong") and last == size - 1:
             part = part[:-1] + bytes([part[-1] ^ 1])
         self.send_response(status)
