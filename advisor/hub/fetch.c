@@ -98,13 +98,11 @@ static enum err_code file_restart(struct fetch *f, struct err *why)
     return fetch_digest_open(&f->digest, f->s, why);
 }
 
-/* How much of the file an earlier attempt wrote without gaps; programs that write at several places leave
- * holes. */
-static int64_t file_beginning(const struct fetch *f)
+int64_t fetch_beginning(int fd, int64_t most)
 {
     struct stat st;
-    if (fstat(f->fd, &st) || st.st_size > f->s->size) return 0;
-    const off_t hole = lseek(f->fd, 0, SEEK_HOLE);
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > most) return 0;
+    const off_t hole = lseek(fd, 0, SEEK_HOLE);
     return hole < 0 ? st.st_size : MIN((int64_t)hole, (int64_t)st.st_size);
 }
 
@@ -115,11 +113,10 @@ static void progress_tell(const struct fetch *f, int64_t done, bool checking)
     if (f->s->progress) f->s->progress(f->s->ctx, done, checking, f->rate, open);
 }
 
-/* Hashes what is there already. */
-static enum err_code file_resume(struct fetch *f, struct err *why)
+/* Hashes the first bytes of the file, up to where they can be read. */
+static enum err_code file_hash(struct fetch *f, int64_t have, struct err *why)
 {
     enum { PART = 1 << 20 };
-    const int64_t have = file_beginning(f);
     char *part = have ? malloc(PART) : NULL;
     if (have && !part) return err_set(why, ERR_NOMEM, "out of memory");
     enum err_code rc = ERR_OK;
@@ -133,6 +130,13 @@ static enum err_code file_resume(struct fetch *f, struct err *why)
         if (!hub_goes_on(f->s->hub)) rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
     free(part);
+    return rc;
+}
+
+/* Goes on after what is there already. */
+static enum err_code file_resume(struct fetch *f, struct err *why)
+{
+    enum err_code rc = file_hash(f, fetch_beginning(f->fd, f->s->size), why);
     if (!rc && ftruncate(f->fd, f->done)) rc = write_error(f, errno, why);
     return rc;
 }
@@ -499,5 +503,18 @@ enum err_code fetch_file(const struct fetch_spec *s, struct err *why)
     if (f.fd >= 0) close(f.fd);
     fetch_digest_close(f.digest);
     free(f.url);
+    return rc;
+}
+
+enum err_code fetch_check(const struct fetch_spec *s, const char *path, struct err *why)
+{
+    struct fetch f = { .s = s, .rate = NAN };
+    f.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (f.fd < 0) return err_set(why, err_of_errno(errno), "cannot read '%s': %s", path, strerror(errno));
+    enum err_code rc = fetch_digest_open(&f.digest, s, why);
+    if (!rc) rc = file_hash(&f, s->size, why);
+    if (!rc) rc = fetch_digest_check(f.digest, why);
+    fetch_digest_close(f.digest);
+    close(f.fd);
     return rc;
 }
