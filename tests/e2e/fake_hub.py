@@ -156,6 +156,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def other_host(self):
         url = urllib.parse.urlsplit(self.path)
+        part = [urllib.parse.unquote(p) for p in url.path.split("/")[1:]]
+        if part[:3] == ["api", "v1", "models"]:
+            return self.modelscope(part[3:], urllib.parse.parse_qs(url.query))
         if "signature=" not in url.query or self.take("expired"):
             return self.refuse(403, None, "")
         self.content(os.path.join(args.folder, urllib.parse.unquote(url.path).lstrip("/")))
