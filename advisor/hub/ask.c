@@ -17,7 +17,7 @@ static const char *set(const char *variable)
 }
 
 /* As the hub's library reads switches. */
-static bool is_on(const char *variable)
+bool hub_switch_is_on(const char *variable)
 {
     const char *v = set(variable);
     return v && str_has_word("1 on yes true", v);
@@ -38,7 +38,7 @@ static char *token_of_file(const char *path)
 static char *token_find(void)
 {
     struct str path = { 0 };
-    if (is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN")) return NULL;
+    if (hub_switch_is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN")) return NULL;
     if (set("HF_TOKEN")) return strdup(set("HF_TOKEN"));
     if (set("HF_TOKEN_PATH"))
         str_append(&path, set("HF_TOKEN_PATH"));
@@ -75,7 +75,7 @@ enum err_code hub_open(struct hub **out, const struct hub_options *o, struct err
     struct hub *h = calloc(1, sizeof *h);
     if (!h) return err_set(why, ERR_NOMEM, "out of memory");
     *h = (struct hub){ .o = *o,
-                       .offline = o->offline || is_on("HF_HUB_OFFLINE"),
+                       .offline = o->offline || hub_switch_is_on("HF_HUB_OFFLINE"),
                        .endpoint = strdup(endpoint) };
     if (!h->endpoint) {
         hub_close(h);

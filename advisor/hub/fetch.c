@@ -35,6 +35,7 @@ struct lane {
     struct http_auth auth;
     struct http_wanted header[HEADER_COUNT];
     char *url, range[64];
+    int redirects, refusals; /* since bytes arrived; those of the transfer when the request was sent */
     double retry_after_s;
 };
 
@@ -50,10 +51,11 @@ struct fetch {
     double single_rate, rate;   /* bytes per second; NAN: not known yet */
     int64_t rate_done, rate_ns; /* when the present window began */
     int64_t several_from, several_ns; /* done and the time when several connections began; 0: not yet */
-    int redirects, attempts;          /* since the last progress */
+    int attempts;                     /* since the last progress; failures at the same time are one */
     int64_t progress_done, again_ns;  /* done at the last failure; no request before that time */
-    bool refused, restart;            /* the server refused a range once; begin at 0 now */
-    struct err failed;                /* what ends the transfer */
+    int refusals;      /* ranges that were refused; from the second one on, none is asked for */
+    bool restart;      /* begin at 0 now */
+    struct err failed; /* what ends the transfer */
 };
 
 /* ---------------------------------------------------------------- file */
@@ -87,18 +89,20 @@ static enum err_code file_restart(struct fetch *f, struct err *why)
 {
     fetch_digest_close(f->digest);
     f->digest = NULL;
-    f->done = 0;
+    f->done = f->progress_done = f->rate_done = f->several_from = 0;
+    f->attempts = 0;
+    f->single = false;
+    f->rate = NAN;
+    f->rate_ns = clock_ns();
     if (ftruncate(f->fd, 0)) return write_error(f, errno, why);
     return fetch_digest_open(&f->digest, f->s, why);
 }
 
-/* How much of the file an earlier attempt wrote without gaps; programs that write at several places leave
- * holes. */
-static int64_t file_beginning(const struct fetch *f)
+int64_t fetch_beginning(int fd, int64_t most)
 {
     struct stat st;
-    if (fstat(f->fd, &st) || st.st_size > f->s->size) return 0;
-    const off_t hole = lseek(f->fd, 0, SEEK_HOLE);
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > most) return 0;
+    const off_t hole = lseek(fd, 0, SEEK_HOLE);
     return hole < 0 ? st.st_size : MIN((int64_t)hole, (int64_t)st.st_size);
 }
 
@@ -109,11 +113,10 @@ static void progress_tell(const struct fetch *f, int64_t done, bool checking)
     if (f->s->progress) f->s->progress(f->s->ctx, done, checking, f->rate, open);
 }
 
-/* Hashes what is there already. */
-static enum err_code file_resume(struct fetch *f, struct err *why)
+/* Hashes the first bytes of the file, up to where they can be read. */
+static enum err_code file_hash(struct fetch *f, int64_t have, struct err *why)
 {
     enum { PART = 1 << 20 };
-    const int64_t have = file_beginning(f);
     char *part = have ? malloc(PART) : NULL;
     if (have && !part) return err_set(why, ERR_NOMEM, "out of memory");
     enum err_code rc = ERR_OK;
@@ -127,6 +130,13 @@ static enum err_code file_resume(struct fetch *f, struct err *why)
         if (!hub_goes_on(f->s->hub)) rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
     free(part);
+    return rc;
+}
+
+/* Goes on after what is there already. */
+static enum err_code file_resume(struct fetch *f, struct err *why)
+{
+    enum err_code rc = file_hash(f, fetch_beginning(f->fd, f->s->size), why);
     if (!rc && ftruncate(f->fd, f->done)) rc = write_error(f, errno, why);
     return rc;
 }
@@ -155,18 +165,20 @@ static enum err_code lanes_flush(struct fetch *f, struct err *why)
     return ERR_OK;
 }
 
-/* The server sends the whole file whatever is asked for. The lane whose turn it is takes all of it. */
+/* The server sends the whole file whatever is asked for. The lane whose turn it is takes all of it. Another
+ * one ends, and those behind it, too: a range before theirs would never be requested. */
 static bool lane_take_all(struct lane *l)
 {
     struct fetch *f = l->f;
     f->no_ranges = true;
-    if (l->from + l->got != f->done) return false;
+    const bool mine = l->from + l->got == f->done;
     for (int i = 0; i < LANES; i++) {
         struct lane *other = &f->lane[i];
-        if (other == l || !other->used) continue;
+        if (other == l || !other->used || (!mine && other->from < l->from)) continue;
         other->dropped = true;
         if (!other->open) lane_release(other);
     }
+    if (!mine) return false;
     l->skip = f->done;
     l->size = f->s->size - l->from;
     return true;
@@ -197,11 +209,12 @@ static bool lane_receive(void *ctx, const char *data, size_t n)
     struct lane *l = ctx;
     struct fetch *f = l->f;
     if (l->dropped || (!l->checked && !lane_check(l))) return !(l->stopped = true);
+    l->redirects = 0;
     const size_t skipped = (size_t)MIN((int64_t)n, l->skip);
     l->skip -= (int64_t)skipped;
     data += skipped;
     n = (size_t)MIN((int64_t)(n - skipped), l->size - l->got);
-    if (!n) return true;
+    if (!n) return l->got < l->size || !(l->stopped = true); /* false: it goes on after what was asked for */
     if (l->from + l->got == f->done && l->got == l->written) {
         const int64_t before = f->done;
         const enum err_code rc = file_append(f, data, n, &f->failed);
@@ -217,21 +230,46 @@ static bool lane_receive(void *ctx, const char *data, size_t n)
 
 /* ---------------------------------------------------------------- requests that ended */
 
+/* Begins again where redirects begin. */
+static void fetch_fresh_link(struct fetch *f)
+{
+    free(f->url);
+    f->url = strdup(f->s->url);
+}
+
+/* The server refuses a range. Another length than that of the list says why; otherwise the link may be an old
+ * one, or the server may have no ranges. What is in the file stays as long as it may be right. */
+static void fetch_refused(struct fetch *f, const struct lane *l, const struct err *why)
+{
+    int64_t size;
+    const char *range = str_text(&l->header[HEADER_RANGE].value);
+    if (hub_range_refused(range, &size) && size != f->s->size) {
+        err_set(&f->failed, ERR_FORMAT,
+                "%s: the file at the server changed: it has %" PRId64 " bytes now, expected %" PRId64,
+                f->s->what, size, f->s->size);
+        return;
+    }
+    if (l->refusals != f->refusals) return; /* sent before an earlier refusal arrived */
+    f->refusals++;
+    fetch_fresh_link(f);
+    if (f->refusals <= 2) return;
+    if (f->done && f->refusals == 3)
+        f->restart = true;
+    else
+        f->failed = *why;
+}
+
 /* Plans the next attempt, or gives up. */
 static void fetch_again(struct fetch *f, const struct lane *l, int status, enum err_code rc,
                         const struct err *why)
 {
-    if (f->done > f->progress_done) f->attempts = f->redirects = 0;
+    if (f->done > f->progress_done) f->attempts = 0;
     f->progress_done = f->done;
-    f->attempts++;
+    if (clock_ns() >= f->again_ns) f->attempts++;
     const double told_s = hub_told_wait(l->header, l->retry_after_s);
     const bool redirected = strcmp(l->url, f->s->url) != 0;
     const bool expired = rc == ERR_USAGE && status >= 400 && redirected; /* links of other servers expire */
-    if (expired) {
-        char *fresh = strdup(f->s->url);
-        free(f->url);
-        f->url = fresh;
-    }
+    if (expired) fetch_fresh_link(f);
     if (f->attempts > ATTEMPTS || told_s > HUB_WAIT_MOST_S || (rc && rc != ERR_ABSENT && !expired)) {
         hub_explain(f->s->hub, f->s->what, status, l->header, why, &f->failed);
         if (!f->failed.code) err_set(&f->failed, ERR_ABSENT, "%s: the server ends too early", f->s->what);
@@ -245,11 +283,11 @@ static void fetch_again(struct fetch *f, const struct lane *l, int status, enum 
     f->again_ns = MAX(f->again_ns, clock_ns() + (int64_t)(wait_s * 1e9));
 }
 
-static void fetch_redirect(struct fetch *f, const struct lane *l)
+static void fetch_redirect(struct fetch *f, struct lane *l)
 {
     char *next = NULL;
     if (http_url_follow(&next, l->url, str_text(&l->header[HEADER_LOCATION].value), &f->failed)) return;
-    if (++f->redirects > REDIRECTS)
+    if (++l->redirects > REDIRECTS)
         err_set(&f->failed, ERR_FORMAT, "%s: the server redirects more than %d times", f->s->what, REDIRECTS);
     free(f->url);
     f->url = next;
@@ -269,8 +307,8 @@ static void lane_ended(void *ctx, enum err_code rc, int status, const struct err
         if (l->written == l->size) lane_release(l);
     } else if (!rc && status >= 300 && status < 400) {
         fetch_redirect(f, l);
-    } else if (status == 416 && !f->refused && f->done) {
-        f->refused = f->restart = true; /* it has fewer bytes than we: what is here is not its beginning */
+    } else if (status == 416) {
+        fetch_refused(f, l, why);
     } else {
         fetch_again(f, l, status, rc, why);
     }
@@ -287,6 +325,7 @@ static enum err_code lane_open(struct lane *l, struct err *why)
     if (!(l->url = strdup(f->url))) return err_set(why, ERR_NOMEM, "out of memory");
     hub_headers_done(l->header);
     hub_headers_init(l->header);
+    l->refusals = f->refusals;
     l->checked = l->stopped = false;
     l->skip = 0;
     l->retry_after_s = NAN;
@@ -298,7 +337,8 @@ static enum err_code lane_open(struct lane *l, struct err *why)
     l->request = (struct http_request){ .method = "GET",
                                         .url = l->url,
                                         .auth = &l->auth,
-                                        .headers = { "Accept-Encoding: identity", l->range },
+                                        .headers = { "Accept-Encoding: identity",
+                                                     f->refusals < 2 ? l->range : NULL },
                                         .receive = lane_receive,
                                         .ctx = l,
                                         .retry_after_s = &l->retry_after_s,
@@ -357,7 +397,7 @@ static enum err_code lanes_start(struct fetch *f, struct err *why)
     if (clock_ns() < f->again_ns) return ERR_OK;
     for (int i = 0; i < LANES; i++) {
         struct lane *l = &f->lane[i];
-        if (!l->used) continue;
+        if (!l->used || l->dropped) continue;
         used++;
         next = MAX(next, l->from + l->size);
         if (l->open || l->got == l->size) continue;
@@ -463,5 +503,18 @@ enum err_code fetch_file(const struct fetch_spec *s, struct err *why)
     if (f.fd >= 0) close(f.fd);
     fetch_digest_close(f.digest);
     free(f.url);
+    return rc;
+}
+
+enum err_code fetch_check(const struct fetch_spec *s, const char *path, struct err *why)
+{
+    struct fetch f = { .s = s, .rate = NAN };
+    f.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (f.fd < 0) return err_set(why, err_of_errno(errno), "cannot read '%s': %s", path, strerror(errno));
+    enum err_code rc = fetch_digest_open(&f.digest, s, why);
+    if (!rc) rc = file_hash(&f, s->size, why);
+    if (!rc) rc = fetch_digest_check(f.digest, why);
+    fetch_digest_close(f.digest);
+    close(f.fd);
     return rc;
 }

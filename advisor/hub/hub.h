@@ -93,6 +93,7 @@ struct hub_pull_state {
     char name[MODEL_NAME_TEXT]; /* of the model, as people write it */
     int files;                  /* 1, or the shards of a split model; with Ollama all layers */
     int64_t bytes;              /* of all files */
+    int missing_files;          /* that are not here, or not complete */
     int64_t missing_bytes;      /* to be transferred, without what an earlier attempt left */
     int64_t free_bytes;         /* on that disk; -1: unknown */
     const char *folder;         /* where they go; borrowed */

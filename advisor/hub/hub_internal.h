@@ -54,6 +54,7 @@ void hub_ask_done(struct hub_ask *a);
 
 /* The token for this address: NULL for all servers but that of the endpoint. */
 const char *hub_token_for(const struct hub *h, const char *url);
+bool hub_switch_is_on(const char *variable); /* of the environment, as the hub's library reads it */
 bool hub_goes_on(const struct hub *h);
 void hub_note(const struct hub *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Sleeps; ERR_CANCELLED. */
@@ -75,6 +76,8 @@ enum err_code hub_explain(const struct hub *h, const char *what, int status, con
 bool hub_link_next(const char *link, char *url, size_t size);
 /* "bytes 0-99/1234": false for all else. *total -1: "*". */
 bool hub_range_parse(const char *text, int64_t *first, int64_t *last, int64_t *total);
+/* The length of the file in the answer to a refused range, "bytes *" and then "/1234": false for all else. */
+bool hub_range_refused(const char *text, int64_t *total);
 /* Seconds of the header "ratelimit", '"api";r=0;t=55'; NAN: none, or requests are left. */
 double hub_rate_limit_s(const char *text);
 /* An ETag without W/ and quotes that can be a file name; false: it cannot. */
@@ -117,6 +120,13 @@ struct fetch_spec {
 /* On success `temp` has the right bytes, on the disk. On errors it has a beginning of them, or is absent. */
 enum err_code fetch_file(const struct fetch_spec *s, struct err *why);
 
+/* How much of an open file was written without gaps: programs that write at several places leave holes. 0 if
+ * it has more than `most` bytes. */
+int64_t fetch_beginning(int fd, int64_t most);
+
+/* Has the file at `path` the right bytes? Reports progress as checking. ERR_FORMAT: it has not. ERR_IO. */
+enum err_code fetch_check(const struct fetch_spec *s, const char *path, struct err *why);
+
 /* Hashes bytes in their order (digest.c). */
 struct fetch_digest;
 enum err_code fetch_digest_open(struct fetch_digest **out, const struct fetch_spec *s, struct err *why);
@@ -142,6 +152,7 @@ struct hub_pull {
     struct pull_item *items;
     int n, main;            /* main: the item that -m opens */
     char *mark, *mark_text; /* a small file that is written last; NULL: none */
+    char *mark_temp;        /* where it is written first, "...XXXXXX": no program looks for marks there */
 };
 /* Fills the items of a store's layout; p->folder is set. */
 enum err_code pull_of_hub(struct hub_pull *p, const struct hub_repo *r, const int *index, int n,
@@ -153,14 +164,24 @@ enum err_code pull_of_ollama(struct hub_pull *p, const struct model_name *name, 
 const char *pull_item_path(const struct pull_item *i); /* the link, else the blob */
 bool pull_item_is_here(const struct pull_item *i);
 int64_t pull_item_partial(const struct pull_item *i); /* bytes that an earlier attempt left */
-/* Takes the lock, waiting while another process has it. *fd: pull_unlock. */
-enum err_code pull_lock(int *fd, const struct hub_pull *p, const struct pull_item *i, struct err *why);
+/* Takes the lock, waiting while another process has it. *fd: pull_unlock. *alone: false where the file system
+ * has no locks; then another process may fetch the same file. */
+enum err_code pull_lock(int *fd, bool *alone, const struct hub_pull *p, const struct pull_item *i,
+                        struct err *why);
 void pull_unlock(int fd);
 /* Makes the file that the hub's library left unfinished the one to go on with. Under the lock. */
 void pull_adopt(const struct pull_item *i);
-/* temp -> blob, and the link. Under the lock. */
+/* Creates an empty file beside i->temp that no other process has. *out: malloc. */
+enum err_code pull_temp_own(char **out, const struct pull_item *i, struct err *why);
+/* temp -> blob. Under the lock. */
 enum err_code pull_publish(const struct pull_item *i, struct err *why);
-enum err_code pull_link(const struct pull_item *i, struct err *why);
+/* Where there are no links, a fresh blob is moved to its name, and one that was here before is copied,
+ * because links of other commits lead to it. */
+enum err_code pull_link(const struct pull_item *i, bool fresh, struct err *why);
+/* Does the blob's name say its hash? Otherwise another file of the same size may be here. */
+bool pull_item_is_named_by_hash(const struct pull_item *i);
+/* Writes the small file that makes the model known. */
+enum err_code pull_mark_write(const struct hub_pull *p, struct err *why);
 enum err_code pull_make_parent(const char *path, struct err *why);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "advisor/hub/hub_internal.h"
 
-enum { LIST_MOST = 64 << 20, PAGES_MOST = 2000, SHA1_HEX = 40 };
+enum { LIST_MOST = 4 << 20, LISTS_MOST = 64 << 20, PAGES_MOST = 2000, SHA1_HEX = 40 };
 
 /* ---------------------------------------------------------------- addresses */
 
@@ -101,13 +101,16 @@ static enum err_code commit_find(struct hub_repo *r, struct hub *h, struct err *
 
 /* One page. *next: the address of the following one; "": none. */
 static enum err_code page_read(struct hub_repo *r, struct hub *h, const char *url, char *next, size_t size,
-                               struct err *why)
+                               size_t *room, struct err *why)
 {
-    struct hub_ask a = { .method = "GET", .url = url, .what = r->repo, .body_most = LIST_MOST };
+    struct hub_ask a = {
+        .method = "GET", .url = url, .what = r->repo, .body_most = MIN(*room, (size_t)LIST_MOST)
+    };
     enum err_code rc = hub_send(h, &a, why);
     if (!rc)
         rc = (r->store == STORE_HF ? hub_tree_parse : hub_modelscope_parse)(r, str_text(&a.body), a.body.len,
                                                                             why);
+    *room -= MIN(*room, a.body.len);
     *next = '\0';
     char link[4096];
     if (!rc && hub_link_next(hub_header(&a, HEADER_LINK), link, sizeof link)) {
@@ -148,10 +151,11 @@ enum err_code hub_list(struct hub_repo *out, struct hub *h, const struct model_n
     }
     if (!rc && !str_put(at, sizeof at, str_text(&url))) rc = err_set(why, ERR_USAGE, "the name is too long");
     str_free(&url);
+    size_t room = LISTS_MOST;
     for (int page = 0; !rc; page++) {
-        if (page == PAGES_MOST)
+        if (page == PAGES_MOST || !room)
             return err_set(why, ERR_FORMAT, "%s: the list of files does not end", out->repo);
-        rc = page_read(out, h, at, next, sizeof next, why);
+        rc = page_read(out, h, at, next, sizeof next, &room, why);
         if (rc || !*next) break;
         memcpy(at, next, sizeof at);
     }

@@ -8,6 +8,7 @@
 #include "advisor/hub/hub_internal.h"
 
 enum { FILES_MOST = 200000 };
+static const long long SIZE_MOST = 1LL << 48; /* sums over all shards, 9999 at most, do not overflow */
 
 /* ---------------------------------------------------------------- headers */
 
@@ -56,6 +57,14 @@ bool hub_range_parse(const char *text, int64_t *first, int64_t *last, int64_t *t
     *total = -1;
     if (strcmp(text, "*") && (!take_number(&text, total) || *text)) return false;
     return *first <= *last && (*total < 0 || *last < *total);
+}
+
+bool hub_range_refused(const char *text, int64_t *total)
+{
+    static const char HEAD[] = "bytes */";
+    if (strncasecmp(text, HEAD, strlen(HEAD)) != 0) return false;
+    text += strlen(HEAD);
+    return take_number(&text, total) && !*text;
 }
 
 double hub_rate_limit_s(const char *text)
@@ -131,6 +140,10 @@ static enum err_code file_add(struct hub_repo *r, const struct hub_file *f, stru
     if (!hub_path_is_safe(f->path))
         return err_set(why, ERR_FORMAT, "the list of files has the path '%.80s', which is none", f->path);
     if (f->size < 0) return err_set(why, ERR_FORMAT, "the list of files has no size for '%.80s'", f->path);
+    if (f->size > SIZE_MOST)
+        return err_set(why, ERR_FORMAT,
+                       "the list of files says that '%.80s' has %lld bytes, expected at most %lld", f->path,
+                       (long long)f->size, SIZE_MOST);
     if (r->n >= FILES_MOST)
         return err_set(why, ERR_FORMAT, "the repository has more than %d files", (int)FILES_MOST);
     if ((r->n & (r->n - 1)) == 0) { /* room for a power of two */

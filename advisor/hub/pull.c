@@ -23,6 +23,7 @@ void hub_pull_close(struct hub_pull *p)
     free(p->folder);
     free(p->mark);
     free(p->mark_text);
+    free(p->mark_temp);
     free(p);
 }
 
@@ -108,8 +109,9 @@ void hub_pull_state(struct hub_pull_state *out, const struct hub_pull *p)
     snprintf(out->name, sizeof out->name, "%s", p->name);
     for (int i = 0; i < p->n; i++) {
         out->bytes += p->items[i].size;
-        if (!pull_item_is_here(&p->items[i]))
-            out->missing_bytes += p->items[i].size - pull_item_partial(&p->items[i]);
+        const bool here = pull_item_is_here(&p->items[i]);
+        out->missing_files += !here;
+        if (!here) out->missing_bytes += p->items[i].size - pull_item_partial(&p->items[i]);
     }
 }
 
@@ -133,48 +135,98 @@ static void item_progress(void *ctx, int64_t done, bool checking, double rate, i
     if (r->progress) r->progress(r->ctx, &r->at);
 }
 
-/* Under the lock of the item. */
-static enum err_code item_fetch(struct hub_pull *p, const struct pull_item *i, struct running *r,
-                                struct err *why)
+static struct fetch_spec spec_of(const struct hub_pull *p, const struct pull_item *i, const char *temp,
+                                 struct running *r)
 {
-    enum err_code rc = pull_make_parent(i->temp, why);
-    if (rc) return rc;
-    pull_adopt(i);
-    const struct fetch_spec s = { .hub = p->hub,
-                                  .what = i->name,
-                                  .url = i->url,
-                                  .temp = i->temp,
-                                  .size = i->size,
-                                  .sha256 = i->sha256,
-                                  .git_sha1 = i->git_sha1,
-                                  .progress = item_progress,
-                                  .ctx = r };
-    rc = fetch_file(&s, why);
-    return rc ? rc : pull_publish(i, why);
+    return (struct fetch_spec){ .hub = p->hub,
+                                .what = i->name,
+                                .url = i->url,
+                                .temp = temp,
+                                .size = i->size,
+                                .sha256 = i->sha256,
+                                .git_sha1 = i->git_sha1,
+                                .progress = item_progress,
+                                .ctx = r };
 }
 
-static enum err_code item_run(struct hub_pull *p, const struct pull_item *i, struct running *r,
+/* Under the lock of the item; without locks, into a file of this process. */
+static enum err_code item_fetch(struct hub_pull *p, const struct pull_item *i, bool alone, struct running *r,
+                                struct err *why)
+{
+    struct pull_item mine = *i;
+    char *own = NULL;
+    enum err_code rc = pull_make_parent(i->temp, why);
+    if (!rc && !alone) rc = pull_temp_own(&own, i, why);
+    if (rc) return rc;
+    if (own)
+        mine.temp = own;
+    else
+        pull_adopt(i);
+    const struct fetch_spec s = spec_of(p, i, mine.temp, r);
+    rc = fetch_file(&s, why);
+    if (!rc) rc = pull_publish(&mine, why);
+    if (rc && own) unlink(own); /* nobody would find it */
+    free(own);
+    return rc;
+}
+
+/* Has a file that is here by its path and size other bytes than the server promises? */
+static enum err_code item_is_other(bool *other, struct hub_pull *p, const struct pull_item *i,
+                                   struct running *r, struct err *why)
+{
+    const struct fetch_spec s = spec_of(p, i, i->temp, r);
+    *other = !*i->sha256 && !*i->git_sha1;
+    if (*other || pull_item_is_named_by_hash(i)) return ERR_OK;
+    const enum err_code rc = fetch_check(&s, i->blob, why);
+    *other = rc == ERR_FORMAT || rc == ERR_IO;
+    if (*other)
+        hub_note(p->hub, "%s: the file that is here has other bytes than the server's: fetching it", i->name);
+    return *other ? ERR_OK : rc;
+}
+
+static enum err_code item_run(struct hub_pull *p, const struct pull_item *i, struct running *r, bool *fresh,
                               struct err *why)
 {
     int lock = -1;
-    enum err_code rc = pull_lock(&lock, p, i, why);
-    const bool here = !rc && pull_item_is_here(i);
-    if (here) (void)unlink(i->temp); /* of an attempt before another program fetched it */
-    if (!rc) rc = here ? pull_link(i, why) : item_fetch(p, i, r, why);
+    bool alone, other = false;
+    enum err_code rc = pull_lock(&lock, &alone, p, i, why);
+    bool here = !rc && pull_item_is_here(i);
+    if (here) rc = item_is_other(&other, p, i, r, why);
+    here = here && !other;
+    if (here && alone) (void)unlink(i->temp); /* of an attempt before another program fetched it */
+    *fresh = !rc && !here;
+    if (*fresh) rc = item_fetch(p, i, alone, r, why);
     pull_unlock(lock);
     return rc;
 }
 
-static enum err_code mark_write(const struct hub_pull *p, struct err *why)
+static enum err_code item_link(struct hub_pull *p, const struct pull_item *i, bool fresh, struct err *why)
 {
-    struct atomic_file f;
-    if (!p->mark) return ERR_OK;
-    enum err_code rc = pull_make_parent(p->mark, why);
-    if (!rc) rc = atomic_file_open(&f, p->mark, why);
-    if (rc) return rc;
-    if (fputs(p->mark_text, f.stream) >= 0) return atomic_file_commit(&f, why);
-    rc = err_set(why, err_of_errno(errno), "cannot write '%s': %s", p->mark, strerror(errno));
-    atomic_file_abort(&f);
+    int lock = -1;
+    bool alone;
+    enum err_code rc = pull_lock(&lock, &alone, p, i, why);
+    if (!rc && pull_item_is_here(i)) rc = pull_link(i, fresh, why);
+    if (!rc && !pull_item_is_here(i))
+        rc = err_set(why, ERR_IO, "%s: another program removed '%s' meanwhile: fetch it again", i->name,
+                     i->blob);
+    pull_unlock(lock);
+    return rc;
+}
+
+/* Fetches all files, then makes them visible, the one that -m opens last. */
+static enum err_code items_run(struct hub_pull *p, struct running *r, struct err *why)
+{
+    bool *fresh = calloc((size_t)MAX(p->n, 1), sizeof *fresh);
+    enum err_code rc = fresh ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+    for (int k = 0; k < p->n && !rc; k++) {
+        r->at.file = p->items[k].name;
+        rc = item_run(p, &p->items[k], r, &fresh[k], why);
+        r->before += p->items[k].size;
+    }
+    for (int k = 0; k < p->n && !rc; k++)
+        if (k != p->main) rc = item_link(p, &p->items[k], fresh[k], why);
+    if (!rc && p->n) rc = item_link(p, &p->items[p->main], fresh[p->main], why);
+    free(fresh);
     return rc;
 }
 
@@ -190,12 +242,7 @@ enum err_code hub_pull_run(struct hub_pull *p, void (*progress)(void *ctx, const
                        "%s needs %s more on the disk of '%s', which has %s free: nothing was transferred",
                        p->name, str_from_bytes(s.missing_bytes, need, sizeof need), p->folder,
                        str_from_bytes(s.free_bytes, have, sizeof have));
-    enum err_code rc = ERR_OK;
     r.at.bytes = s.bytes;
-    for (int k = 0; k < p->n && !rc; k++) {
-        r.at.file = p->items[k].name;
-        rc = item_run(p, &p->items[k], &r, why);
-        r.before += p->items[k].size;
-    }
-    return rc ? rc : mark_write(p, why);
+    const enum err_code rc = items_run(p, &r, why);
+    return rc ? rc : pull_mark_write(p, why);
 }

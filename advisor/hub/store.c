@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -108,7 +109,8 @@ enum err_code pull_of_hub(struct hub_pull *p, const struct hub_repo *r, const in
     if (!hub_path_is_safe(r->revision)) return err_set(why, ERR_USAGE, "'%s' is no branch", r->revision);
     p->mark = text_of("%s/%s/refs/%s", p->folder, folder, r->revision);
     p->mark_text = strdup(r->commit);
-    return p->mark && p->mark_text ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+    p->mark_temp = text_of("%s/%s/.qdyno-ref.XXXXXX", p->folder, folder);
+    return p->mark && p->mark_text && p->mark_temp ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
 /* ---------------------------------------------------------------- ModelScope */
@@ -127,8 +129,9 @@ enum err_code pull_of_modelscope(struct hub_pull *p, const struct hub_repo *r, c
         item_set(i, f);
         i->url = str_take(&url);
         i->blob = text_of("%s/models/%s/%s", p->folder, str_text(&repo), f->path);
-        i->temp = text_of("%s/models/._____temp/%s/%s", p->folder, str_text(&repo), f->path);
-        i->lock = text_of("%s/models/._____temp/%s/%s.lock", p->folder, str_text(&repo), f->path);
+        /* not in ModelScope's folder for unfinished files: its library knows no lock of ours */
+        i->temp = text_of("%s.qdyno-incomplete", i->blob ? i->blob : "");
+        i->lock = text_of("%s.qdyno-lock", i->blob ? i->blob : "");
         rc = item_check(i, why);
     }
     str_free(&repo);
@@ -138,6 +141,17 @@ enum err_code pull_of_modelscope(struct hub_pull *p, const struct hub_repo *r, c
 /* ---------------------------------------------------------------- Ollama */
 
 static const char MANIFEST_TYPE[] = "application/vnd.docker.distribution.manifest.v2+json";
+
+/* Is the folder blobs/ a link to, or the mount point of, another disk? */
+static bool blobs_are_elsewhere(const char *folder)
+{
+    struct stat a, b;
+    char *blobs = text_of("%s/blobs", folder), *own = text_of("%s/.qdyno", folder);
+    const bool known = blobs && own && !stat(blobs, &a) && (!stat(own, &b) || !stat(folder, &b));
+    free(blobs);
+    free(own);
+    return known && a.st_dev != b.st_dev;
+}
 
 static enum err_code ollama_item(struct hub_pull *p, int k, const struct hub_file *f, const char *base,
                                  struct err *why)
@@ -151,8 +165,11 @@ static enum err_code ollama_item(struct hub_pull *p, int k, const struct hub_fil
     if (!strcmp(f->path, MODEL) && p->main < 0) p->main = k;
     i->url = text_of("%s/blobs/sha256:%s", base, f->sha256);
     i->blob = text_of("%s/blobs/sha256-%s", p->folder, f->sha256);
-    i->temp = text_of("%s/.qdyno/%s.incomplete", p->folder,
-                      f->sha256); /* Ollama removes what it does not know in blobs/ */
+    /* Ollama removes what it does not know in blobs/ when it starts; but a file cannot be renamed from one
+     * disk to another */
+    i->temp = blobs_are_elsewhere(p->folder)
+                  ? text_of("%s/blobs/sha256-%s.qdyno-incomplete", p->folder, f->sha256)
+                  : text_of("%s/.qdyno/%s.incomplete", p->folder, f->sha256);
     i->lock = text_of("%s/.qdyno/%s.lock", p->folder, f->sha256);
     return item_check(i, why);
 }
@@ -184,7 +201,8 @@ enum err_code pull_of_ollama(struct hub_pull *p, const struct model_name *name, 
                      p->name);
     p->mark = text_of("%s/manifests/%s/%s", p->folder, name->repo, tag);
     p->mark_text = a.body.failed ? NULL : strdup(str_text(&a.body));
-    if (!rc && (!p->mark || !p->mark_text)) rc = err_set(why, ERR_NOMEM, "out of memory");
+    p->mark_temp = text_of("%s/.qdyno/manifest.XXXXXX", p->folder);
+    if (!rc && (!p->mark || !p->mark_text || !p->mark_temp)) rc = err_set(why, ERR_NOMEM, "out of memory");
     hub_ask_done(&a);
     hub_repo_done(&r);
     str_free(&base);
@@ -210,6 +228,22 @@ bool pull_item_is_here(const struct pull_item *i)
     return is_file_of(i->blob, i->size) || (i->link && is_file_of(i->link, i->size));
 }
 
+bool pull_item_is_named_by_hash(const struct pull_item *i)
+{
+    const char *name = path_file_name(i->blob);
+    return (*i->sha256 && strstr(name, i->sha256)) || (*i->git_sha1 && strstr(name, i->git_sha1)) || i->link;
+}
+
+/* fetch_beginning of a path; 0: it is no regular file. */
+static int64_t beginning_of(const char *path, int64_t most)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return 0;
+    const int64_t bytes = fetch_beginning(fd, most);
+    close(fd);
+    return bytes;
+}
+
 /* The unfinished file of the hub's library since 2026, ETAG.XXXXXXXX.incomplete, which has most of the bytes.
  * The caller frees it; NULL: none. */
 static char *unfinished_find(const struct pull_item *i, int64_t *bytes)
@@ -225,11 +259,10 @@ static char *unfinished_find(const struct pull_item *i, int64_t *bytes)
         if (strncmp(e->d_name, etag, n) != 0 || *tail != '.' || strcspn(tail + 1, ".") != 8 ||
             strcmp(tail + 9, ".incomplete") != 0)
             continue;
-        struct stat st;
         char *path = text_of("%s%s", folder, e->d_name);
-        if (path && !lstat(path, &st) && S_ISREG(st.st_mode) && st.st_size > *bytes &&
-            st.st_size <= i->size) {
-            *bytes = st.st_size;
+        const int64_t have = path ? beginning_of(path, i->size) : 0;
+        if (have > *bytes) {
+            *bytes = have;
             free(best);
             best = path;
         } else {
@@ -243,19 +276,16 @@ static char *unfinished_find(const struct pull_item *i, int64_t *bytes)
 
 int64_t pull_item_partial(const struct pull_item *i)
 {
-    struct stat st;
     int64_t theirs = 0;
     if (i->link) free(unfinished_find(i, &theirs));
-    const int64_t ours = lstat(i->temp, &st) || !S_ISREG(st.st_mode) || st.st_size > i->size ? 0 : st.st_size;
-    return MAX(ours, theirs);
+    return MAX(beginning_of(i->temp, i->size), theirs);
 }
 
 void pull_adopt(const struct pull_item *i)
 {
-    struct stat st;
     int64_t theirs;
     char *path = i->link ? unfinished_find(i, &theirs) : NULL;
-    if (path && (lstat(i->temp, &st) || st.st_size < theirs)) (void)rename(path, i->temp);
+    if (path && beginning_of(i->temp, i->size) < theirs) (void)rename(path, i->temp);
     free(path);
 }
 
@@ -278,11 +308,13 @@ static bool is_same_file(int fd, const char *path)
     return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-enum err_code pull_lock(int *fd, const struct hub_pull *p, const struct pull_item *i, struct err *why)
+enum err_code pull_lock(int *fd, bool *alone, const struct hub_pull *p, const struct pull_item *i,
+                        struct err *why)
 {
     bool told = false;
     enum err_code rc = pull_make_parent(i->lock, why);
     *fd = -1;
+    *alone = true;
     while (!rc) {
         if (*fd < 0) *fd = open(i->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
         if (*fd < 0)
@@ -290,8 +322,10 @@ enum err_code pull_lock(int *fd, const struct hub_pull *p, const struct pull_ite
                            strerror(errno));
         const bool locked = !flock(*fd, LOCK_EX | LOCK_NB);
         if (locked && is_same_file(*fd, i->lock)) return ERR_OK;
-        /* a file system without locks: the file is complete before it becomes visible all the same */
-        if (!locked && errno != EWOULDBLOCK && errno != EINTR) return ERR_OK;
+        if (!locked && errno != EWOULDBLOCK && errno != EINTR) { /* a file system without locks */
+            *alone = false;
+            return ERR_OK;
+        }
         if (locked || !is_same_file(*fd, i->lock)) {
             close(*fd);
             *fd = -1;
@@ -309,6 +343,32 @@ enum err_code pull_lock(int *fd, const struct hub_pull *p, const struct pull_ite
 void pull_unlock(int fd)
 {
     if (fd >= 0) close(fd); /* the file stays: who waits for it has it open */
+}
+
+enum err_code pull_temp_own(char **out, const struct pull_item *i, struct err *why)
+{
+    enum { TRIES = 100 };
+    const char *ending = strrchr(i->temp, '.');
+    *out = NULL;
+    for (int n = 0; n < TRIES; n++) {
+        uint32_t number;
+        if (getrandom(&number, sizeof number, 0) != sizeof number) number = (uint32_t)getpid() + (uint32_t)n;
+        char *path = text_of("%.*s.%08x%s", (int)(ending - i->temp), i->temp, number, ending);
+        if (!path) return err_set(why, ERR_NOMEM, "out of memory");
+        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            close(fd);
+            *out = path;
+            return ERR_OK;
+        }
+        const int cause = errno;
+        free(path);
+        if (cause != EEXIST)
+            return err_set(why, err_of_errno(cause), "cannot create a file beside '%s': %s", i->temp,
+                           strerror(cause));
+    }
+    return err_set(why, ERR_IO, "cannot create a file beside '%s': all %d names that were tried exist",
+                   i->temp, TRIES);
 }
 
 /* ---------------------------------------------------------------- making visible */
@@ -335,26 +395,101 @@ static enum err_code move(const char *from, const char *to, struct err *why)
     return ERR_OK;
 }
 
-static bool links_are_off(void)
+/* A new file or link that becomes `path` when it is renamed; NULL: out of memory. */
+static char *temp_beside(const char *path)
 {
-    const char *v = getenv("HF_HUB_DISABLE_SYMLINKS");
-    return v && str_has_word("1 on yes true", v);
+    return text_of("%.*s.qdyno-%d-%lld", (int)(path_file_name(path) - path), path, (int)getpid(),
+                   (long long)clock_ns());
 }
 
-enum err_code pull_link(const struct pull_item *i, struct err *why)
+/* Copies all bytes. False: errno. */
+static bool copy_bytes(int from, int to)
+{
+    enum { PART = 1 << 20 };
+    char *part = malloc(PART);
+    ssize_t n = part ? 1 : -1;
+    while (n > 0 && (n = read(from, part, PART)) > 0)
+        for (ssize_t at = 0, wrote; at < n; at += wrote)
+            if ((wrote = write(to, part + at, (size_t)(n - at))) < 0) {
+                n = -1;
+                break;
+            }
+    free(part);
+    return n == 0;
+}
+
+static enum err_code copy(const char *from, const char *to, struct err *why)
+{
+    char *temp = temp_beside(to);
+    if (!temp) return err_set(why, ERR_NOMEM, "out of memory");
+    const int in = open(from, O_RDONLY | O_CLOEXEC);
+    const int out = in < 0 ? -1 : open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const bool done = out >= 0 && copy_bytes(in, out) && !fsync(out) && !rename(temp, to);
+    const int cause = errno;
+    if (out >= 0 && !done) unlink(temp);
+    if (in >= 0) close(in);
+    if (out >= 0) close(out);
+    free(temp);
+    if (!done)
+        return err_set(why, err_of_errno(cause), "cannot copy '%s' to '%s': %s", from, to, strerror(cause));
+    folder_sync(to);
+    return ERR_OK;
+}
+
+/* Makes the link, also in the place of another file or link. *none: this file system has no links. */
+static enum err_code link_make(const struct pull_item *i, bool *none, struct err *why)
+{
+    *none = hub_switch_is_on("HF_HUB_DISABLE_SYMLINKS");
+    if (*none) return ERR_OK;
+    char *temp = temp_beside(i->link);
+    if (!temp) return err_set(why, ERR_NOMEM, "out of memory");
+    const bool made = !symlink(i->link_to, temp);
+    const bool done = made && !rename(temp, i->link);
+    const int cause = errno;
+    if (made && !done) unlink(temp);
+    free(temp);
+    *none = !made && (cause == EPERM || cause == ENOSYS || cause == EOPNOTSUPP);
+    if (!done && !*none)
+        return err_set(why, err_of_errno(cause), "cannot make the link '%s': %s", i->link, strerror(cause));
+    if (done) folder_sync(i->link);
+    return ERR_OK;
+}
+
+enum err_code pull_link(const struct pull_item *i, bool fresh, struct err *why)
 {
     struct stat st;
+    bool none = false;
     if (!i->link || is_file_of(i->link, i->size)) return ERR_OK;
-    const enum err_code rc = pull_make_parent(i->link, why);
-    if (rc) return rc;
-    if (!lstat(i->link, &st) && S_ISLNK(st.st_mode)) (void)unlink(i->link); /* it leads nowhere */
-    if (!links_are_off() && (!symlink(i->link_to, i->link) || errno == EEXIST)) return ERR_OK;
-    /* without links the hub's library moves the file to its name */
-    return move(i->blob, i->link, why);
+    enum err_code rc = pull_make_parent(i->link, why);
+    if (!rc && !lstat(i->link, &st) && S_ISDIR(st.st_mode))
+        rc = err_set(why, ERR_IO, "'%s' is a folder, expected a file or nothing: remove it", i->link);
+    if (!rc) rc = link_make(i, &none, why);
+    if (rc || !none) return rc;
+    return fresh ? move(i->blob, i->link, why) : copy(i->blob, i->link, why);
 }
 
 enum err_code pull_publish(const struct pull_item *i, struct err *why)
 {
-    const enum err_code rc = move(i->temp, i->blob, why);
-    return rc ? rc : pull_link(i, why);
+    return move(i->temp, i->blob, why);
+}
+
+enum err_code pull_mark_write(const struct hub_pull *p, struct err *why)
+{
+    struct stat st;
+    if (!p->mark) return ERR_OK;
+    enum err_code rc = pull_make_parent(p->mark, why);
+    if (!rc) rc = pull_make_parent(p->mark_temp, why);
+    if (rc) return rc;
+    if (!lstat(p->mark, &st) && !S_ISREG(st.st_mode))
+        return err_set(why, ERR_IO, "'%s' is not a regular file: remove it", p->mark);
+    const int fd = mkostemp(p->mark_temp, O_CLOEXEC);
+    const size_t n = strlen(p->mark_text);
+    const bool done = fd >= 0 && !fchmod(fd, 0644) && write(fd, p->mark_text, n) == (ssize_t)n &&
+                      !fsync(fd) && !rename(p->mark_temp, p->mark);
+    const int cause = errno;
+    if (fd >= 0) close(fd);
+    if (fd >= 0 && !done) unlink(p->mark_temp);
+    if (!done) return err_set(why, err_of_errno(cause), "cannot write '%s': %s", p->mark, strerror(cause));
+    folder_sync(p->mark);
+    return ERR_OK;
 }

@@ -48,6 +48,10 @@ static void ranges_are_read(void **state)
                                        "items 0-1/2",
                                        "bytes 0-99999999999999999999/2" };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) assert_false(hub_range_parse(BAD[i], &a, &b, &all));
+    assert_true(hub_range_refused("bytes */10", &all));
+    CHECK_EQ(all, 10);
+    static const char *const NOT_REFUSED[] = { "", "bytes */*", "bytes 0-1/2", "bytes */-1", "bytes */1x" };
+    for (size_t i = 0; i < COUNT_OF(NOT_REFUSED); i++) assert_false(hub_range_refused(NOT_REFUSED[i], &all));
 }
 
 static void limits_say_when_to_come_again(void **state)
@@ -146,7 +150,8 @@ static void files_are_listed(void **state)
                                        "[{\"type\":\"file\",\"path\":\"../x\",\"size\":1}]",
                                        "[{\"type\":\"file\",\"path\":\"x\"}]",
                                        "[{\"type\":\"file\",\"size\":1}]",
-                                       "[{\"type\":\"file\",\"path\":\"x\",\"size\":-1}]" };
+                                       "[{\"type\":\"file\",\"path\":\"x\",\"size\":-1}]",
+                                       "[{\"type\":\"file\",\"path\":\"x\",\"size\":9000000000000000000}]" };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         assert_int_equal(tree(&r, BAD[i], &why), ERR_FORMAT);
         assert_true(*why.message);

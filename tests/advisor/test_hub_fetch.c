@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "advisor/hub/hub_internal.h"
 
@@ -92,6 +93,7 @@ static int stop(void **state)
 
 struct seen {
     int connections; /* at most */
+    int64_t least;   /* done, when bytes were transferred; 0: none were */
     int64_t stop_at; /* cancel here; 0: never */
     bool stopped;
     char notes[400];
@@ -111,8 +113,9 @@ static void note(void *ctx, const char *text)
 
 static void progress(void *ctx, int64_t done, bool checking, double rate, int connections)
 {
-    (void)checking, (void)rate;
+    (void)rate;
     struct seen *s = ctx;
+    if (!checking && done) s->least = s->least ? MIN(s->least, done) : done;
     s->connections = MAX(s->connections, connections);
     s->stopped |= s->stop_at && done >= s->stop_at;
 }
@@ -177,6 +180,9 @@ static void every_way_ends_with_the_right_bytes(void **state)
                                           "{\"no_ranges\": true, \"cut\": [2, 5000000]}",
                                           "{\"expired\": 3}",
                                           "{\"refuse_ranges\": 1}",
+                                          "{\"refuse_ranges\": 2}",
+                                          "{\"more\": 5000000}",
+                                          "{\"more\": 5000000, \"direct\": true}",
                                           "{\"direct\": true, \"cut_random\": [5, 300000]}",
                                           "{\"broken\": 3}" };
     char temp[200];
@@ -193,8 +199,32 @@ static void every_way_ends_with_the_right_bytes(void **state)
     }
 }
 
-/* Ranges stop being served while several connections are in use. */
+/* Ranges stop being served while several connections are in use: whichever of them is answered first with the
+ * whole file, the transfer ends. */
 static void whole_files_in_the_middle(void **state)
+{
+    (void)state;
+    static const char *const FAULTS[] = { "no_ranges_after", "no_ranges_at" };
+    enum { RANGES = 7, WAIT_S = 300 }; /* a transfer that waits for nobody is ended by SIGALRM */
+    char temp[200], text[80];
+    if (!has_server()) return;
+    path_of(temp, sizeof temp, "temp");
+    alarm(WAIT_S);
+    for (int i = 0; i < RANGES * (int)COUNT_OF(FAULTS); i++) {
+        struct seen seen = { 0 };
+        struct err why = { 0 };
+        forget();
+        snprintf(text, sizeof text, "{\"%s\": %d, \"slow\": 4000000}", FAULTS[i / RANGES], i % RANGES + 1);
+        faults(text);
+        CHECK_OK(fetch(&seen, 100000, &why));
+        CHECK_EQ(beginning(temp), SIZE);
+        if (i % RANGES) CHECK(seen.connections > 1); /* the first range is asked for alone */
+    }
+    alarm(0);
+}
+
+/* What a connection left is used where the server sends whole files only. */
+static void whole_files_after_a_cancelled_transfer(void **state)
 {
     (void)state;
     char temp[200];
@@ -212,6 +242,34 @@ static void whole_files_in_the_middle(void **state)
         faults("{\"no_ranges\": true}");
         CHECK_OK(fetch(&seen, 100000, &why));
         CHECK_EQ(beginning(temp), SIZE);
+    }
+}
+
+/* A refused range loses nothing of what is here: a file of another size is named, and otherwise the rest of
+ * the whole file is taken. */
+static void refused_ranges_lose_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *faults;
+        enum err_code rc;
+    } CASES[] = {
+        { "{\"refuse_ranges\": 1000, \"refuse_as\": 77}", ERR_FORMAT },
+        { "{\"refuse_ranges\": 1000}", ERR_OK },
+    };
+    enum { HAVE = 4000000 };
+    char temp[200];
+    if (!has_server()) return;
+    path_of(temp, sizeof temp, "temp");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct seen seen = { 0 };
+        struct err why = { 0 };
+        file_put("temp", bytes, HAVE);
+        faults(CASES[i].faults);
+        assert_int_equal(fetch(&seen, 100000, &why), CASES[i].rc);
+        CHECK_EQ(beginning(temp), CASES[i].rc ? HAVE : SIZE);
+        if (CASES[i].rc) assert_non_null(strstr(why.message, "77 bytes"));
+        CHECK(seen.least >= HAVE || !seen.least);
     }
 }
 
@@ -247,6 +305,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_ends_with_the_right_bytes),
         cmocka_unit_test(whole_files_in_the_middle),
+        cmocka_unit_test(whole_files_after_a_cancelled_transfer),
+        cmocka_unit_test(refused_ranges_lose_nothing),
         cmocka_unit_test(one_connection_where_little_is_left),
         cmocka_unit_test(a_wrong_hash_leaves_nothing),
     };

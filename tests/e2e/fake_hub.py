@@ -15,7 +15,11 @@ wrong; it is read again for every request:
   "renamed": {OLD: NEW}  relative redirects
   "wrong": true          content has one wrong byte
   "no_ranges": true      content is sent whole, with 200
+  "no_ranges_after": N   the first N ranges are served, then content is sent whole, with 200
+  "no_ranges_at": N      the Nth range is answered with the whole content, with 200
   "refuse_ranges": N     the next N ranges are answered 416
+  "refuse_as": BYTES     refused ranges say that the file has so many bytes
+  "more": BYTES          a range goes on so many bytes after its end
   "slow": BYTES          at most so many bytes a second
   "direct": true         content comes from the hub itself, without a redirect
 Everything that arrives is written to FOLDER/requests.log: one line of JSON each: server, method, path, authorization, range."""
@@ -112,15 +116,20 @@ class Handler(BaseHTTPRequestHandler):
         first, last, status = 0, size - 1, 200
         wanted = self.headers.get("Range")
         headers = {"Accept-Ranges": "bytes"}
-        if wanted and not self.fault("no_ranges"):
+        whole = self.fault("no_ranges", False)
+        if "no_ranges_after" in self.faults:
+            whole = not self.take("no_ranges_after")
+        if "no_ranges_at" in self.faults:
+            whole = self.take("no_ranges_at") is not None and spent["no_ranges_at"] == self.faults["no_ranges_at"]
+        if wanted and not whole:
             a, b = wanted.removeprefix("bytes=").split("-")
             first, last, status = int(a), min(int(b) if b else last, last), 206
             if first >= size or self.take("refuse_ranges"):
-                return self.answer(416, b"", {"Content-Range": f"bytes */{size}"})
+                return self.answer(416, b"", {"Content-Range": f"bytes */{self.fault('refuse_as', size)}"})
             headers["Content-Range"] = f"bytes {first}-{last}/{size}"
         with open(path, "rb") as f:
             f.seek(first)
-            part = f.read(last + 1 - first)
+            part = f.read(last + 1 - first + (self.fault("more", 0) if status == 206 else 0))
         if self.fault("wrong") and last == size - 1:
             part = part[:-1] + bytes([part[-1] ^ 1])
         self.send_response(status)
@@ -139,14 +148,17 @@ class Handler(BaseHTTPRequestHandler):
         slow = self.fault("slow")
         step = max(1, slow // 20) if slow else 1 << 20
         for at in range(0, len(part), step):
-            self.wfile.write(part[at:at + step])
             if slow:
-                time.sleep(step / slow)
+                time.sleep(len(part[at:at + step]) / slow)
+            self.wfile.write(part[at:at + step])
 
     # ---- the other host: content by signed links
 
     def other_host(self):
         url = urllib.parse.urlsplit(self.path)
+        part = [urllib.parse.unquote(p) for p in url.path.split("/")[1:]]
+        if part[:3] == ["api", "v1", "models"]:
+            return self.modelscope(part[3:], urllib.parse.parse_qs(url.query))
         if "signature=" not in url.query or self.take("expired"):
             return self.refuse(403, None, "")
         self.content(os.path.join(args.folder, urllib.parse.unquote(url.path).lstrip("/")))

@@ -129,12 +129,53 @@ answer n && fail "a refusal has the status 0"
 says out "free" && [ ! -e "$TINY/snapshots/$COMMIT/tiny-Q8_0.gguf" ] || fail "fetched though the person said no"
 answer y || fail "a person who agrees does not get the model: $(tail -3 "$T/out")"
 cmp -s "$TINY/snapshots/$COMMIT/tiny-Q8_0.gguf" "$HUB/o/tiny/tiny-Q8_0.gguf" || fail "not fetched though the person agreed"
+# an unfinished file of the whole length, with a hole, as programs leave it that write at several places
+forget
+mkdir -p "$TINY/blobs"
+sparse=$TINY/blobs/$(sum "$HUB/o/tiny/tiny-Q8_0.gguf").0123abcd.incomplete
+head -c 65536 "$HUB/o/tiny/tiny-Q8_0.gguf" >"$sparse"
+truncate -s "$(stat -c %s "$HUB/o/tiny/tiny-Q8_0.gguf")" "$sparse"
+cp --sparse=always "$sparse" "$T/sparse"
+answer n && fail "a file with a hole was taken for a whole one, without a question"
+quiet
+answer y || fail "a file with a hole is not completed: $(tail -3 "$T/out")"
+cmp -s "$TINY/snapshots/$COMMIT/tiny-Q8_0.gguf" "$HUB/o/tiny/tiny-Q8_0.gguf" || fail "a file with a hole was not completed"
+if [ "$(stat -c %b "$T/sparse")" -lt $(($(stat -c %s "$T/sparse") / 512)) ]; then
+  log 'len(content) == 1 and content[0]["range"].startswith("bytes=65536-")' || fail "the beginning before the hole was not used"
+fi
 
 # ---- without links, as the hub's library does it
 forget
 HF_HUB_DISABLE_SYMLINKS=1 expect 0 "${PULL[@]}"
 [ -f "$TINY/snapshots/$COMMIT/tiny-F32.gguf" ] && [ ! -L "$TINY/snapshots/$COMMIT/tiny-F32.gguf" ] || fail "there is a link though they are off"
 HF_HUB_DISABLE_SYMLINKS=1 expect 0 "${PULL[@]}" -o json && json 'd["fetched_bytes"] == 0'
+# a blob that is here already keeps its name: links of other commits lead to it
+forget
+expect 0 "${PULL[@]}"
+mkdir -p "$TINY/snapshots/older"
+ln -s "../../blobs/$(sum "$MODEL")" "$TINY/snapshots/older/tiny-F32.gguf"
+rm "$TINY/snapshots/$COMMIT/tiny-F32.gguf"
+HF_HUB_DISABLE_SYMLINKS=1 expect 0 "${PULL[@]}" && is_right "copy of a blob"
+cmp -s "$TINY/snapshots/older/tiny-F32.gguf" "$MODEL" || fail "the link of another commit leads nowhere"
+[ -L "$TINY/snapshots/$COMMIT/tiny-F32.gguf" ] && fail "there is a link though they are off"
+
+# ---- something else has the name
+rm "$TINY/snapshots/$COMMIT/tiny-F32.gguf"
+echo other >"$TINY/snapshots/$COMMIT/tiny-F32.gguf"
+expect 0 "${PULL[@]}" && is_right "another file at the name"
+[ -L "$TINY/snapshots/$COMMIT/tiny-F32.gguf" ] || fail "another file was not replaced by a link"
+rm "$TINY/snapshots/$COMMIT/tiny-F32.gguf"
+mkdir "$TINY/snapshots/$COMMIT/tiny-F32.gguf"
+expect 5 "${PULL[@]}" && says err "is a folder"
+rmdir "$TINY/snapshots/$COMMIT/tiny-F32.gguf"
+echo mine >"$T/mine"
+ln -sf "$T/mine" "$TINY/refs/main"
+expect 5 "${PULL[@]}" && says err "not a regular file"
+[ "$(cat "$T/mine")" = mine ] || fail "a file outside the cache was written through a link"
+rm "$TINY/refs/main"
+expect 0 "${PULL[@]}" && is_right "after a link at the ref"
+[ "$(ls -A "$TINY/refs")" = main ] || fail "a file beside the ref was left in refs/"
+ls -A "$TINY" "$TINY/snapshots/$COMMIT" | grep -q qdyno && fail "a temporary file was left"
 
 # ---- tokens and refusals
 forget
@@ -283,5 +324,13 @@ expect 7 models --pull "ollama:127.0.0.1:$PORT/library/none:latest"
 export MODELSCOPE_DOMAIN=127.0.0.1:$PORT
 MODELSCOPE_CACHE=$T/ms expect 0 models --pull modelscope:o/t.iny:Q8_0
 cmp -s "$T/ms/models/o/t___iny/tiny-Q8_0.gguf" "$HUB/modelscope/o/t.iny/tiny-Q8_0.gguf" || fail "the model of ModelScope has other bytes"
+[ "$(find "$T/ms" -name '._____temp')" = "" ] || fail "ModelScope's own folder for unfinished files was used"
+head -c "$(stat -c %s "$HUB/modelscope/o/t.iny/tiny-Q8_0.gguf")" /dev/zero >"$T/ms/models/o/t___iny/tiny-Q8_0.gguf"
+MODELSCOPE_CACHE=$T/ms expect 0 models --pull modelscope:o/t.iny:Q8_0 && says err "other bytes"
+cmp -s "$T/ms/models/o/t___iny/tiny-Q8_0.gguf" "$HUB/modelscope/o/t.iny/tiny-Q8_0.gguf" || fail "a file of the right size with other bytes was taken for the model"
+# another server than that of the endpoint gets no token
+quiet
+export MODELSCOPE_DOMAIN=127.0.0.1:$OTHER
 HF_TOKEN=secret MODELSCOPE_CACHE=$T/ms expect 0 models --remote modelscope:o/t.iny -o json && json 'len(d["rows"]) == 1 and d["rows"][0]["decode_tok_s"] > 0'
+log 'r and all(x["server"] == "other" and x["authorization"] is None for x in r)' || fail "ModelScope was sent the hub's token, or was not asked"
 finish

@@ -302,7 +302,7 @@ static bool can_ask(const struct cli_global *g)
 static enum err_code permission(const struct cli_global *g, const struct hub_pull_state *s, struct err *why)
 {
     char bytes[16], room[16], answer[16] = "";
-    if (g->yes || !s->missing_bytes) return ERR_OK;
+    if (g->yes || !s->missing_files) return ERR_OK;
     str_from_bytes(s->missing_bytes, bytes, sizeof bytes);
     str_from_bytes(s->free_bytes, room, sizeof room);
     if (!can_ask(g)) {
