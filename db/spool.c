@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/base.h"
 
 static const struct db_column SPOOL_COLUMNS[] = {
     DB_COLUMN(spool_row, id, I64),

@@ -14,7 +14,7 @@
 
 #include "advisor/advise/accelerators.h"
 #include "advisor/advise/adviser.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "engine/import/import.h"
 
 /* Weights of the score, per unit of ln(ratio). */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "telemetry/metrics/metrics.h"
 
 enum { CELLS_MOST = 20000, UNITS_MOST = 256 };

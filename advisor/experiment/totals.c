@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/base.h"
 
 void totals_free(struct run_totals *l)
 {

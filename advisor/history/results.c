@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "advisor/run/run.h"
-#include "base/array.h"
+#include "base/base.h"
 
 struct reader {
     struct results *out;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "advisor/stats/stats.h"
-#include "base/array.h"
+#include "base/base.h"
 
 /* A cell without prompt or without generation has no tokens of that kind. */
 static double tokens_of(double field)

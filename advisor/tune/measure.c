@@ -10,7 +10,7 @@
 #include "advisor/tune/parts.h"
 #include "advisor/recipe/recipe.h"
 #include "advisor/run/run.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "engine/eval/eval.h"
 
 static const char QUALITY[] = "quality"; /* phase of the cells */

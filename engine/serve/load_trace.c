@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/array.h"
+#include "base/base.h"
 
 #define TRACE_BYTES_MOST (1ull << 30)
 enum { FIELD_BYTES = 128, TOKENS_MOST = 1 << 24, HASHES_MOST = TOKENS_MOST / LOAD_TRACE_BLOCK };

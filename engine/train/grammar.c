@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/base.h"
 #include "engine/train/corpus_internal.h"
 #include "engine/train/grammar.h"
 

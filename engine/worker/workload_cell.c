@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/base.h"
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/eval/eval.h"

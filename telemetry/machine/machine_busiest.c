@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/base.h"
 #include "telemetry/machine/machine.h"
 #include "telemetry/machine/machine_parts.h"
 #include "base/sysfs/sysfs.h"

@@ -226,7 +226,8 @@ static void faster_ones_that_were_not_compared_are_explained(void **state)
     x->list[1].normalized_sd = 0.01;
     x->list[1].memory_bytes = 100000;
     x->o.goal = GOAL_BALANCED;
-    CHECK_CONTAINS(passed_over(x, &r), "for the goal balanced its memory and quality count more");
+    CHECK_CONTAINS(passed_over(x, &r),
+                   "the goal balanced weighs speed, quality and memory, and in sum it promises less");
     x->list[1].rate = 10.7; /* the list does not show it as faster */
     assert_string_equal(passed_over(x, &r), "");
     free(x);

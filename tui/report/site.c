@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "telemetry/metrics/metrics.h"
 #include "tui/report/content.h"
 #include "tui/widgets/widgets.h"

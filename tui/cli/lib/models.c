@@ -205,9 +205,14 @@ enum err_code cli_models_resolve(const struct cli_global *g, struct cli_args *a,
     struct stat st;
     for (int i = 0; i < a->given_count; i++) {
         const char *text = a->given[i].value;
+        struct model_name n;
         char *path = NULL;
         if (!a->given[i].flag->model || !stat(text, &st)) continue;
         enum err_code rc = model_path(&path, g, a, text, why);
+        /* the command says what is wrong with a path that is missing, after it has checked its flags */
+        if (rc == ERR_IO && (str_ends(text, ".gguf") || strchr(text, '/')) &&
+            !model_name_parse(&n, text, NULL) && n.store == STORE_PATH)
+            continue;
         if (rc) return hint_prompt(a, rc, why);
         a->given[i].value = keep(a, path, text);
         cli_note(g, "%s: %s", text, a->given[i].value);
