@@ -103,7 +103,7 @@ expect 0 models llama3.2 -o json && json 'd["rows"][0]["measured_run"] == 1 and 
 yes 'One day a cat sat on a mat.' | head -n 40 >"$T/text.txt"
 expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*older-F16.gguf default model=[^ ]*sha256-$BLOB "
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["kld_mean"] >= 0 and d["rows"][0]["kld_reference"].endswith("older-F16.gguf") and d["rows"][0]["kld_run"] > 0'
-expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=studio # newer, but against a file with fewer bits per weight
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=studio-GGUF # newer, but against a file with fewer bits per weight
 expect 0 models llama3.2 && says out 'KLD of ollama:llama3.2:3b: against model=.*older-F16.gguf'
 
 # ---- models as arguments
