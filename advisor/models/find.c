@@ -31,15 +31,20 @@ static enum err_code scan_stores(struct scan *s, struct err *why)
 
 static enum err_code scan_folders(struct scan *s, const struct models_options *o, struct err *why)
 {
-    for (int i = 0; i < o->dirs && !s->failed; i++)
-        if (!scan_folder(s, o->dir[i]) && !s->failed)
+    for (int i = 0; i < o->dirs && !s->failed; i++) {
+        /* only this listing reads the folder: a name works after -m if it is a path from anywhere */
+        char *whole = realpath(o->dir[i], NULL);
+        const bool read = whole && scan_folder(s, whole, true);
+        free(whole);
+        if (!read && !s->failed)
             return err_set(why, ERR_IO, "--dir %s: expected a folder that can be read", o->dir[i]);
+    }
     const char *more = getenv("QDYNO_MODELS");
     for (const char *p = more ? more : ""; *p && !s->failed;) {
         const size_t n = strcspn(p, ":");
         char *folder = strndup(p, n);
         s->failed |= !folder;
-        if (folder && *folder && !scan_folder(s, folder)) s->out->skipped[SKIPPED_UNREADABLE]++;
+        if (folder && *folder && !scan_folder(s, folder, false)) s->out->skipped[SKIPPED_UNREADABLE]++;
         free(folder);
         p += n + (p[n] == ':');
     }

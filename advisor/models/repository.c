@@ -15,13 +15,24 @@ struct part {
     enum model_file_kind kind;
 };
 
+/* Of a file or folder below the root; "": of the root itself. */
+static char *name_in_folder(const struct repository *r, const char *below)
+{
+    struct str name = { 0 };
+    if (r->whole_paths)
+        str_printf(&name, "%s%s%s", r->root, *below ? "/" : "", below);
+    else
+        str_append(&name, *below ? below : path_file_name(r->root));
+    return str_take(&name);
+}
+
 /* The name that -m takes. A tag is shorter than a file, but only if it means this file. */
 static char *name_of(const struct repository *r, const char *const *files, int n, int at,
                      enum model_file_kind kind)
 {
     struct model_name name = { .store = r->store };
     char text[MODEL_NAME_TEXT];
-    if (r->store == STORE_PATH) return strdup(files[at]);
+    if (r->store == STORE_PATH) return name_in_folder(r, files[at]);
     str_put(name.repo, sizeof name.repo, r->name);
     str_put(name.revision, sizeof name.revision, r->revision);
     if (r->store == STORE_LLAMACPP) {
@@ -105,7 +116,8 @@ static char *checkpoint_name(const struct repository *r, const char *file, size_
     struct model_name name = { .store = r->store };
     char text[MODEL_NAME_TEXT];
     if (r->store == STORE_PATH) {
-        return folder ? strndup(file, folder) : strdup(path_file_name(r->root));
+        snprintf(text, sizeof text, "%.*s", (int)folder, file);
+        return name_in_folder(r, text);
     }
     str_put(name.repo, sizeof name.repo, r->name);
     str_put(name.revision, sizeof name.revision, r->revision);
@@ -116,6 +128,20 @@ static char *checkpoint_name(const struct repository *r, const char *file, size_
     return strdup(model_name_text(&name, text, sizeof text));
 }
 
+/* Is the checkpoint split into the model-*.safetensors that an index names? Other files beside them hold the
+ * same weights in another layout (consolidated.safetensors). */
+static bool has_index(const struct found_files *f, const char *config, size_t length)
+{
+    bool index = false, parts = false;
+    for (int i = 0; i < f->n; i++) {
+        const char *path = f->row[i].path, *base = path_file_name(path);
+        if (!is_in_folder(path, config, length)) continue;
+        index |= !strcmp(base, "model.safetensors.index.json");
+        parts |= str_starts(base, "model-") && str_ends(base, ".safetensors");
+    }
+    return index && parts;
+}
+
 /* at: a file config.json or adapter_config.json. */
 static void add_checkpoint(struct scan *s, const struct repository *r, const struct found_files *f, int at,
                            bool has_gguf)
@@ -123,12 +149,13 @@ static void add_checkpoint(struct scan *s, const struct repository *r, const str
     const char *config = f->row[at].path;
     const size_t length = folder_length(config);
     const bool adapter = !strcmp(path_file_name(config), "adapter_config.json");
+    const bool indexed = !adapter && has_index(f, config, length);
     int first = -1, n = 0;
     int64_t bytes = 0;
     for (int i = 0; i < f->n; i++) {
-        const char *path = f->row[i].path;
+        const char *path = f->row[i].path, *base = path_file_name(path);
         if (!str_ends(path, ".safetensors") || !is_in_folder(path, config, length) ||
-            str_starts(path_file_name(path), "adapter_") != adapter)
+            str_starts(base, "adapter_") != adapter || (indexed && !str_starts(base, "model-")))
             continue;
         if (first < 0) first = i;
         bytes += f->row[i].state.size;

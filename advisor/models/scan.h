@@ -59,6 +59,7 @@ struct repository {
     const char *revision; /* "": the main one */
     const char *commit;   /* of the hub's snapshot; NULL: none */
     const char *root;     /* folder of the files */
+    bool whole_paths;     /* of STORE_PATH: the names begin with the root */
 };
 /* Add a row for each model, projector, importance matrix, draft head and adapter among the files. */
 void scan_add_repository(struct scan *s, const struct repository *r, const struct found_files *files);
@@ -68,8 +69,8 @@ void scan_flat(struct scan *s, const char *root);
 void scan_ollama(struct scan *s, const char *root);
 void scan_lmstudio(struct scan *s, const char *root);
 void scan_modelscope(struct scan *s, const char *root);
-/* False: the folder cannot be read. */
-bool scan_folder(struct scan *s, const char *root);
+/* whole_paths: as in struct repository. False: the folder cannot be read. */
+bool scan_folder(struct scan *s, const char *root, bool whole_paths);
 
 /* Increase when a header is read differently. */
 enum { MODELS_CACHE_VERSION = 2 };

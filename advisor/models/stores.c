@@ -219,14 +219,17 @@ static bool skip_stores(const char *folder_name)
            !strcmp(folder_name, "manifests");
 }
 
-bool scan_folder(struct scan *s, const char *root)
+bool scan_folder(struct scan *s, const char *root, bool whole_paths)
 {
     struct found_files files = { .n = 0 };
     scan_hub(s, root);
     scan_ollama(s, root);
     const bool read = scan_walk(s, &files, root, skip_stores);
     scan_add_repository(
-        s, &(struct repository){ .store = STORE_PATH, .name = "", .revision = "", .root = root }, &files);
+        s,
+        &(struct repository){
+            .store = STORE_PATH, .name = "", .revision = "", .root = root, .whole_paths = whole_paths },
+        &files);
     found_files_done(&files);
     return read;
 }

@@ -23,9 +23,16 @@ static void hub_layout_is_read(void **state)
     put_text(REPO ".no_exist/" COMMIT_A "/config.json", "");
     put_text(HUB "models--plain/snapshots/" COMMIT_A "/config.json", "{}");
     put_text(HUB "models--plain/snapshots/" COMMIT_A "/model.safetensors", "");
+    put_text(HUB "models--twice/snapshots/" COMMIT_A "/config.json", "{}");
+    put_text(HUB "models--twice/snapshots/" COMMIT_A "/model.safetensors.index.json", "{}");
+    put_text(HUB "models--twice/snapshots/" COMMIT_A "/model-00001-of-00002.safetensors", "abc");
+    put_text(HUB "models--twice/snapshots/" COMMIT_A "/model-00002-of-00002.safetensors", "de");
+    put_text(HUB "models--twice/snapshots/" COMMIT_A "/consolidated.safetensors", "abcde");
     put_text(HUB "datasets--o--d/snapshots/" COMMIT_A "/d.gguf", "");
     struct model_list l = find_all();
-    CHECK_EQ(l.n, 5);
+    CHECK_EQ(l.n, 6);
+    CHECK_EQ(row_of(&l, "hf:twice")->bytes, 5); /* the weights once */
+    CHECK_EQ(row_of(&l, "hf:twice")->shards, 2);
     const struct model_entry *e = row_of(&l, "hf:o/r-GGUF:Q4_K_M");
     assert_string_equal(e->sha256, SHA_A);
     assert_true(e->header.runs);

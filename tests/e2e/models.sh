@@ -42,7 +42,7 @@ ln -s nowhere "$OWN/dangling.gguf"
 ln -s . "$OWN/loop"
 
 # ---- the list
-expect 0 models --dir "$OWN" -o json &&
+QDYNO_MODELS=$OWN expect 0 models -o json &&
   json 'sorted(r["name"] for r in d["rows"]) == sorted(["hf:unsloth/tiny-GGUF:Q4_0", "hf:unsloth/tiny-GGUF:Q8_0", "hf:unsloth/tiny-GGUF/mmproj-tiny-F16.gguf",
     "llamacpp:ggml-org_flat-GGUF_flat-Q8_0", "lmstudio:pub/studio-GGUF:Q4_0", "lmstudio:pub/older-GGUF:F16", "modelscope:Qwen/Qwen2.5-GGUF:Q8_0",
     "ollama:llama3.2:3b", "ollama:mx", "mine-Q4_0.gguf", "split-00001-of-00002.gguf", "damaged.gguf"])' &&
@@ -52,12 +52,15 @@ expect 0 models --dir "$OWN" -o json &&
   json '[r["problem"] for r in d["rows"] if r["name"].startswith("split")] == ["1 of 2 files of the split model are here"]' &&
   json 'd["skipped"] == {"dangling": 2, "unreadable": 0, "manifest": 0, "deep": 0, "many": 0}' &&
   json 'd["predicted"] is False and all(r["decode_tok_s"] is None for r in d["rows"]) and d["headers_cached"] == 0'
-expect 0 models --dir "$OWN" -o json && json 'd["headers_read"] == 0 and d["headers_cached"] == 10 and len(d["rows"]) == 12'
-expect 0 models --dir "$OWN" && says out 'ollama:llama3.2:3b' && says out 'skipped: 2 links to files that are missing' && says out 'detect --probe' && says out '1 of 2 files'
+QDYNO_MODELS=$OWN expect 0 models -o json && json 'd["headers_read"] == 0 and d["headers_cached"] == 10 and len(d["rows"]) == 12'
+QDYNO_MODELS=$OWN expect 0 models && says out 'ollama:llama3.2:3b' && says out 'skipped: 2 links to files that are missing' && says out 'detect --probe' && says out '1 of 2 files'
 for format in jsonl csv sql; do expect 0 models -o $format && says out 'hf:unsloth/tiny-GGUF:Q8_0'; done
 expect 0 models unsloth --runs -o json && json '{r["name"] for r in d["rows"]} == {"hf:unsloth/tiny-GGUF:Q4_0", "hf:unsloth/tiny-GGUF:Q8_0"}'
 expect 0 models --runs --fits --sort size -o json && json '[r["bytes"] for r in d["rows"]] == sorted((r["bytes"] for r in d["rows"]), reverse=True)'
 expect 0 models no-such-thing && says out 'none of 9 models matches'
+(cd "$T" && "$QDYNO" models --dir own mine -o json >"$T/out" 2>"$T/err") && json '[r["name"] for r in d["rows"]] == [r["path"] for r in d["rows"]] and len(d["rows"]) == 1'
+NAME=$(value 'd["rows"][0]["name"]')
+[ -z "$NAME" ] || expect 0 info -m "$NAME" # a name of the list works after -m
 expect 5 models --dir "$T/none" && says err 'expected a folder'
 expect 4 models --pull hf:o/r --fits && says err "leave '--fits' out"
 expect 4 models --sort colour && says err 'one of name, size'
@@ -100,7 +103,7 @@ expect 0 models llama3.2 -o json && json 'd["rows"][0]["measured_run"] == 1 and 
 yes 'One day a cat sat on a mat.' | head -n 40 >"$T/text.txt"
 expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=older && says out "next: qdyno ab -m [^ ]*older-F16.gguf default model=[^ ]*sha256-$BLOB "
 expect 0 models llama3.2 -o json && json 'd["rows"][0]["kld_mean"] >= 0 and d["rows"][0]["kld_reference"].endswith("older-F16.gguf") and d["rows"][0]["kld_run"] > 0'
-expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=studio # newer, but against a file with fewer bits per weight
+expect 0 eval -m llama3.2:3b -f "$T/text.txt" -c 32 --chunks 2 --ref model=studio-GGUF # newer, but against a file with fewer bits per weight
 expect 0 models llama3.2 && says out 'KLD of ollama:llama3.2:3b: against model=.*older-F16.gguf'
 
 # ---- models as arguments
@@ -124,7 +127,6 @@ expect 4 tune hf:unsloth/tiny-GGUF && says err 'names a repository'
 expect 4 missing && says err 'unknown command'
 expect 4 llama3.2:3b && says err 'if it is a model, give -m llama3.2:3b'
 expect 5 run 'Hello there' && says err 'a prompt is given with -p'
-expect 0 models && says out 'decode from' && says out 'prompt from'
 cp "$OWN/mine-Q4_0.gguf" "$OWN/q8_0" # a config line is no model, even where a file has its name
 (cd "$OWN" && "$QDYNO" bench q8_0 -p 8 -n 0 -r 1 >"$T/out" 2>"$T/err" </dev/null)
 [ $? = 4 ] && says err 'one argument too many' || fail "a config line was taken for a model"
@@ -140,4 +142,5 @@ expect 0 complete 'qdyno run -m lm' && says out '^lmstudio:pub/studio-GGUF:Q4_0'
 expect 0 detect --probe
 expect 0 models mine -o json && json 'd["predicted"] and all(0 < r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] and r["prefill_tok_s"] > 0 for r in d["rows"])'
 expect 0 models mine -o json && json 'd["headers_read"] == 0'
+expect 0 models mine && says out 'decode from' && says out 'prompt from'
 finish
