@@ -270,15 +270,19 @@ static void fetch_again(struct fetch *f, const struct lane *l, int status, enum 
     const bool redirected = strcmp(l->url, f->s->url) != 0;
     const bool expired = rc == ERR_USAGE && status >= 400 && redirected; /* links of other servers expire */
     if (expired) fetch_fresh_link(f);
+    if (rc == ERR_ABSENT && told_s > HUB_WAIT_MOST_S) {
+        hub_wait_too_long(f->s->what, status, told_s, &f->failed);
+        return;
+    }
     if (f->attempts > ATTEMPTS || told_s > HUB_WAIT_MOST_S || (rc && rc != ERR_ABSENT && !expired)) {
-        hub_explain(f->s->hub, f->s->what, status, l->header, why, &f->failed);
+        hub_explain(f->s->hub, f->s->what, l->url, status, l->header, why, &f->failed);
         if (!f->failed.code) err_set(&f->failed, ERR_ABSENT, "%s: the server ends too early", f->s->what);
         return;
     }
     double wait_s = hub_backoff_s(f->attempts);
-    if (status == 429 && told_s > 0) {
+    if (told_s > 0) {
         wait_s = told_s;
-        hub_note(f->s->hub, "%s: the server asks to wait %.0f s (HTTP 429)", f->s->what, wait_s);
+        hub_note(f->s->hub, "%s: the server asks to wait %.0f s (HTTP %d)", f->s->what, wait_s, status);
     }
     f->again_ns = MAX(f->again_ns, clock_ns() + (int64_t)(wait_s * 1e9));
 }

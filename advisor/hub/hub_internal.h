@@ -35,10 +35,11 @@ void hub_headers_done(struct http_wanted wanted[HEADER_COUNT]);
 /* One request, and its answer. */
 struct hub_ask {
     const char *method, *url;
-    const char *what;               /* for messages: "owner/repo" */
-    const char *accept;             /* NULL: any */
-    char range[64];                 /* "bytes=0-99"; "": all */
-    size_t body_most;               /* a longer body is ERR_FORMAT; with a range it ends there instead */
+    const char *what;   /* for messages: "owner/repo" */
+    const char *accept; /* NULL: any */
+    char range[64];     /* "bytes=0-99"; "": all */
+    size_t body_most;   /* a longer body is ERR_FORMAT; with a range it ends there instead */
+    double total_s;     /* the whole answer may take so long; 0: any time, as long as bytes arrive */
     bool stop_at_redirect_to_other; /* return a redirect to another server as the answer */
     /* the answer: hub_ask_done */
     int status;
@@ -66,9 +67,12 @@ double hub_told_wait(const struct http_wanted *header, double retry_after_s);
 enum { HUB_WAIT_MOST_S = 900 }; /* a longer wait is an error for the person to see */
 /* Seconds before attempt n (from 1) after the last progress: doubles from 0.1 s to 30 s. */
 double hub_backoff_s(int n);
-/* The message for a refusal, by X-Error-Code, and its code. `refused` is what http_send said. */
-enum err_code hub_explain(const struct hub *h, const char *what, int status, const struct http_wanted *header,
-                          const struct err *refused, struct err *why);
+/* The message for a refusal, by X-Error-Code, and its code. `url`: of the server that refuses. `refused` is
+ * what http_send said. */
+enum err_code hub_explain(const struct hub *h, const char *what, const char *url, int status,
+                          const struct http_wanted *header, const struct err *refused, struct err *why);
+/* The message for a wait longer than HUB_WAIT_MOST_S. */
+enum err_code hub_wait_too_long(const char *what, int status, double told_s, struct err *why);
 
 /* ---------------------------------------------------------------- what servers answer (parse.c); pure */
 

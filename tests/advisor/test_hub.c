@@ -281,6 +281,49 @@ static void tokens_belong_to_the_endpoint(void **state)
     assert_null(h);
 }
 
+/* A refusal names the server that refuses, speaks of tokens only where one would be sent, and never shows
+ * one.
+ */
+static void refusals_name_their_server(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *code, *said;
+        int status;
+        enum err_code rc;
+        const char *has, *lacks;
+    } CASES[] = {
+        { "https://hub.example/o/r/x", "GatedRepo", "no", 401, ERR_USAGE, "https://hub.example/o/r", "\001" },
+        { "https://hub.example/o/r/x", "", "", 403, ERR_USAGE, "HF_TOKEN", "\001" },
+        { "https://cdn.example:8/a/b?c", "", "", 403, ERR_USAGE, "https://cdn.example:8 ", "HF_TOKEN" },
+        { "https://ms.example/a/b?c", "", "", 401, ERR_ABSENT, "https://ms.example,", "HF_TOKEN" },
+        { "https://ms.example?c", "", "", 404, ERR_ABSENT, "https://ms.example", "hub.example" },
+        { "https://hub.example/x", "", "bad token secret!", 404, ERR_ABSENT, "hub.example", "secret" },
+        { "https://hub.example/x", "", "not here", 404, ERR_ABSENT, "says: not here", "secret" },
+        { "https://hub.example/x", "", "a\033[31mb", 404, ERR_ABSENT, "a [31mb", "\033" },
+    };
+    struct hub *h;
+    struct err why = { 0 };
+    setenv("HF_ENDPOINT", "https://hub.example", 1);
+    setenv("MODEL_ENDPOINT", "", 1);
+    setenv("HF_TOKEN", " secret\n", 1);
+    CHECK_OK(hub_open(&h, &(struct hub_options){ 0 }, &why));
+    assert_string_equal(h->token, "secret");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct http_wanted header[HEADER_COUNT];
+        hub_headers_init(header);
+        str_append(&header[HEADER_ERROR_CODE].value, CASES[i].code);
+        str_append(&header[HEADER_ERROR_MESSAGE].value, CASES[i].said);
+        const struct err refused = { .code = ERR_USAGE, .message = "refused" };
+        assert_int_equal(hub_explain(h, "o/r", CASES[i].url, CASES[i].status, header, &refused, &why),
+                         CASES[i].rc);
+        if (!strstr(why.message, CASES[i].has) || strstr(why.message, CASES[i].lacks))
+            fail_msg("case %zu: %s", i, why.message);
+        hub_headers_done(header);
+    }
+    hub_close(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +337,7 @@ int main(void)
         cmocka_unit_test(other_stores_are_read),
         cmocka_unit_test(names_mean_files),
         cmocka_unit_test(tokens_belong_to_the_endpoint),
+        cmocka_unit_test(refusals_name_their_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
