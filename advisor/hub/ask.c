@@ -235,7 +235,7 @@ static void server_says(struct str *text, const struct hub *h, const char *said)
     char line[200];
     size_t n = 0;
     if (!*said || (h->token && strstr(said, h->token))) return;
-    for (; said[n] && n < sizeof line - 1; n++)
+    for (; n < sizeof line - 1 && said[n]; n++)
         line[n] = (char)((unsigned char)said[n] < ' ' ? ' ' : said[n]);
     line[n] = '\0';
     str_printf(text, "; the server says: %s", line);

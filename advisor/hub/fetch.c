@@ -136,7 +136,14 @@ static enum err_code file_hash(struct fetch *f, int64_t have, struct err *why)
 /* Goes on after what is there already. */
 static enum err_code file_resume(struct fetch *f, struct err *why)
 {
-    enum err_code rc = file_hash(f, fetch_beginning(f->fd, f->s->size), why);
+    int64_t have = fetch_beginning(f->fd, f->s->size);
+    if (have && !fetch_digest_is_known(f->digest)) {
+        hub_note(f->s->hub,
+                 "%s: the server tells no hash, so what is here cannot be checked: transferring all",
+                 f->s->what);
+        have = 0;
+    }
+    enum err_code rc = file_hash(f, have, why);
     if (!rc && ftruncate(f->fd, f->done)) rc = write_error(f, errno, why);
     return rc;
 }
@@ -490,6 +497,7 @@ static enum err_code fetch_open(struct fetch *f, struct err *why)
 enum err_code fetch_file(const struct fetch_spec *s, struct err *why)
 {
     struct fetch f = { .s = s, .fd = -1, .rate = NAN };
+    struct stat st;
     enum err_code rc = fetch_open(&f, why);
     const int64_t found = f.done;
     if (!rc) rc = transfer(&f, why);
@@ -503,7 +511,7 @@ enum err_code fetch_file(const struct fetch_spec *s, struct err *why)
     if (wrong) rc = ERR_FORMAT;
     if (wrong) (void)!ftruncate(f.fd, f.done = 0);
     if (!rc && fsync(f.fd)) rc = write_error(&f, errno, why);
-    if (rc && f.fd >= 0 && !f.done) unlink(s->temp);
+    if (rc && f.fd >= 0 && !fstat(f.fd, &st) && !st.st_size) unlink(s->temp);
     if (f.fd >= 0) close(f.fd);
     fetch_digest_close(f.digest);
     free(f.url);

@@ -88,6 +88,7 @@ double hub_rate_limit_s(const char *text);
 bool hub_etag_parse(const char *text, char etag[HUB_ETAG]);
 /* Is this a relative path without parts that are empty, "." or "..", and without control characters? */
 bool hub_path_is_safe(const char *path);
+enum { SHA1_HEX = 40, SHA256_HEX = 64 };
 bool hub_is_hex(const char *text, size_t digits); /* exactly so many, lower case */
 /* The name of the repository in an address of the hub's API or of a file; false: none. */
 bool hub_repo_of_url(const char *url, char repo[256]);
@@ -134,6 +135,7 @@ enum err_code fetch_check(const struct fetch_spec *s, const char *path, struct e
 /* Hashes bytes in their order (digest.c). */
 struct fetch_digest;
 enum err_code fetch_digest_open(struct fetch_digest **out, const struct fetch_spec *s, struct err *why);
+bool fetch_digest_is_known(const struct fetch_digest *d); /* false: nothing can be checked */
 void fetch_digest_add(struct fetch_digest *d, const void *bytes, size_t n);
 /* ERR_FORMAT: another hash than promised. */
 enum err_code fetch_digest_check(struct fetch_digest *d, struct err *why);

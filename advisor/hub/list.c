@@ -4,7 +4,7 @@
 
 #include "advisor/hub/hub_internal.h"
 
-enum { LIST_MOST = 4 << 20, LISTS_MOST = 64 << 20, PAGES_MOST = 2000, SHA1_HEX = 40, LIST_S = 600 };
+enum { LIST_MOST = 4 << 20, LISTS_MOST = 64 << 20, PAGES_MOST = 2000, LIST_S = 600 };
 
 /* ---------------------------------------------------------------- addresses */
 
@@ -152,6 +152,7 @@ enum err_code hub_list(struct hub_repo *out, struct hub *h, const struct model_n
         str_printf(&url, "%s/api/models/%s/tree/%s?recursive=true", h->endpoint, out->repo, out->commit);
     } else {
         modelscope_url(&url);
+        rc = http_url_check("MODELSCOPE_DOMAIN", str_text(&url), HTTP_URL_BASE, why);
         str_printf(&url, "/api/v1/models/%s/repo/files?Recursive=true&Revision=", out->repo);
         http_url_escape(&url, out->revision, HTTP_ESCAPE_ALL);
     }

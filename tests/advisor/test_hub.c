@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "advisor/hub/hub_internal.h"
 
@@ -324,6 +325,25 @@ static void refusals_name_their_server(void **state)
     hub_close(h);
 }
 
+/* Where the file system has no locks, each process writes a file of its own, which is nobody's beginning. */
+static void unlocked_files_are_apart(void **state)
+{
+    (void)state;
+    static char temp[] = "/tmp/test-hub-0123456789.incomplete";
+    const struct pull_item i = { .temp = temp };
+    struct err why = { 0 };
+    char *a = NULL, *b = NULL;
+    CHECK_OK(pull_temp_own(&a, &i, &why));
+    CHECK_OK(pull_temp_own(&b, &i, &why));
+    assert_string_not_equal(a, b);
+    CHECK_EQ(strlen(a), strlen(temp) + strlen(".01234567"));
+    assert_true(!strncmp(a, temp, strlen("/tmp/test-hub-0123456789.")) && strstr(a, ".incomplete"));
+    CHECK_EQ(unlink(a), 0);
+    CHECK_EQ(unlink(b), 0);
+    free(a);
+    free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +357,7 @@ int main(void)
         cmocka_unit_test(other_stores_are_read),
         cmocka_unit_test(names_mean_files),
         cmocka_unit_test(tokens_belong_to_the_endpoint),
+        cmocka_unit_test(unlocked_files_are_apart),
         cmocka_unit_test(refusals_name_their_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
