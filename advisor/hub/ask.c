@@ -23,14 +23,22 @@ bool hub_switch_is_on(const char *variable)
     return v && str_has_word("1 on yes true", v);
 }
 
+/* A token without the blanks around it, which copying adds; NULL: none, or out of memory. */
+static char *token_trim(const char *text)
+{
+    static const char BLANKS[] = " \t\r\n";
+    text += strspn(text, BLANKS);
+    size_t n = strlen(text);
+    while (n && strchr(BLANKS, text[n - 1])) n--;
+    return n ? strndup(text, n) : NULL;
+}
+
 /* The token in a file; NULL: none, or out of memory. */
 static char *token_of_file(const char *path)
 {
     char *text = NULL;
     if (file_read(&text, NULL, path, TOKEN_MOST, NULL)) return NULL;
-    char *from = text + strspn(text, " \t\r\n");
-    from[strcspn(from, " \t\r\n")] = '\0';
-    char *token = *from ? strdup(from) : NULL;
+    char *token = token_trim(text);
     free(text);
     return token;
 }
@@ -39,7 +47,7 @@ static char *token_find(void)
 {
     struct str path = { 0 };
     if (hub_switch_is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN")) return NULL;
-    if (set("HF_TOKEN")) return strdup(set("HF_TOKEN"));
+    if (set("HF_TOKEN")) return token_trim(set("HF_TOKEN"));
     if (set("HF_TOKEN_PATH"))
         str_append(&path, set("HF_TOKEN_PATH"));
     else if (set("HF_HOME"))
@@ -193,31 +201,61 @@ void hub_ask_done(struct hub_ask *a)
 
 /* ---------------------------------------------------------------- refusals */
 
-/* What the hub's X-Error-Code, or a status without one, means for people. {repo}
- * and {hub} stand for the repository and the endpoint. */
+/* What the hub's X-Error-Code, or a status without one, means for people. {repo} and {hub} stand for the
+ * repository and the server that refuses. */
 static const struct refusal {
     const char *code;
     int status; /* 0: any */
     enum err_code rc;
     const char *text;
+    bool endpoint; /* only of the endpoint's server, the one that a token is sent to */
 } REFUSALS[] = {
     { "GatedRepo", 0, ERR_USAGE,
-      "a licence must be accepted: do that in a browser at {hub}/{repo}, then set HF_TOKEN to a token of that account" },
+      "a licence must be accepted: do that in a browser at {hub}/{repo}, then set HF_TOKEN to a token of that account",
+      true },
     { "RepoNotFound", 0, ERR_ABSENT,
-      "{repo} does not exist at {hub}, or it is private: check the name; for a private one set HF_TOKEN" },
-    { "RevisionNotFound", 0, ERR_ABSENT, "{repo} at {hub} has no such branch, tag or commit" },
-    { "EntryNotFound", 0, ERR_ABSENT, "{repo} at {hub} has no such file" },
-    { "DisabledRepo", 0, ERR_USAGE, "{repo} was disabled by {hub}" },
+      "{repo} does not exist at {hub}, or it is private: check the name; for a private one set HF_TOKEN",
+      true },
+    { "RevisionNotFound", 0, ERR_ABSENT, "{repo} at {hub} has no such branch, tag or commit", false },
+    { "EntryNotFound", 0, ERR_ABSENT, "{repo} at {hub} has no such file", false },
+    { "DisabledRepo", 0, ERR_USAGE, "{repo} was disabled by {hub}", false },
     { "", 401, ERR_ABSENT,
-      "{repo} does not exist, or it is private or needs a licence: check the name; for a private one set HF_TOKEN ({hub})" },
+      "{repo} does not exist, or it is private or needs a licence: check the name; for a private one set HF_TOKEN ({hub})",
+      true },
     { "", 403, ERR_USAGE,
-      "access to {repo} is denied: the token of HF_TOKEN may lack the right to read it ({hub})" },
-    { "", 404, ERR_ABSENT, "{repo} does not exist at {hub}" },
+      "access to {repo} is denied: the token of HF_TOKEN may lack the right to read it ({hub})", true },
+    { "", 401, ERR_ABSENT, "{repo} does not exist at {hub}, or it is private: check the name", false },
+    { "", 403, ERR_USAGE, "{hub} denies access to {repo}: qdyno sends no token to this server", false },
+    { "", 404, ERR_ABSENT, "{repo} does not exist at {hub}", false },
 };
 
-enum err_code hub_explain(const struct hub *h, const char *what, int status, const struct http_wanted *header,
-                          const struct err *refused, struct err *why)
+/* Adds what the server says, if the token is not in it. */
+static void server_says(struct str *text, const struct hub *h, const char *said)
 {
+    char line[200];
+    size_t n = 0;
+    if (!*said || (h->token && strstr(said, h->token))) return;
+    for (; n < sizeof line - 1 && said[n]; n++)
+        line[n] = (char)((unsigned char)said[n] < ' ' ? ' ' : said[n]);
+    line[n] = '\0';
+    str_printf(text, "; the server says: %s", line);
+}
+
+enum err_code hub_wait_too_long(const char *what, int status, double told_s, struct err *why)
+{
+    return err_set(
+        why, ERR_ABSENT,
+        "%s: the server asks to wait %.0f s (HTTP %d), longer than the %d s that qdyno waits: try again "
+        "then",
+        what, told_s, status, (int)HUB_WAIT_MOST_S);
+}
+
+enum err_code hub_explain(const struct hub *h, const char *what, const char *url, int status,
+                          const struct http_wanted *header, const struct err *refused, struct err *why)
+{
+    const bool endpoint = http_url_same_server(url, h->endpoint);
+    const char *host = strstr(url, "://");
+    const size_t server = host ? (size_t)(host + 3 - url) + strcspn(host + 3, "/?#") : strlen(url);
     const char *code = str_text(&header[HEADER_ERROR_CODE].value);
     if (status == 429 || status >= 500 || status < 400) {
         if (why) *why = *refused;
@@ -226,17 +264,19 @@ enum err_code hub_explain(const struct hub *h, const char *what, int status, con
     for (size_t i = 0; i < COUNT_OF(REFUSALS); i++) {
         const struct refusal *r = &REFUSALS[i];
         if (r->status ? r->status != status : strcmp(r->code, code) != 0) continue;
-        const char *said = str_text(&header[HEADER_ERROR_MESSAGE].value);
+        if (r->endpoint && !endpoint) continue;
         struct str text = { 0 };
         for (const char *c = r->text; *c; c++) {
             const bool repo = str_starts(c, "{repo}"), hub = str_starts(c, "{hub}");
-            if (repo || hub)
+            if (repo || (hub && endpoint))
                 str_append(&text, repo ? what : h->endpoint);
+            else if (hub)
+                str_append_n(&text, url, server);
             else
                 str_append_n(&text, c, 1);
             if (repo || hub) c = strchr(c, '}');
         }
-        if (*said) str_printf(&text, "; the server says: %.200s", said);
+        server_says(&text, h, str_text(&header[HEADER_ERROR_MESSAGE].value));
         const enum err_code rc = err_set(why, r->rc, "%s", str_text(&text));
         str_free(&text);
         return rc;
@@ -250,6 +290,8 @@ enum err_code hub_explain(const struct hub *h, const char *what, int status, con
 struct sending {
     struct hub *h;
     struct hub_ask *a;
+    int64_t until_ns; /* of clock_ns: when the whole answer must be here; 0: no limit */
+    bool late;
 };
 
 static bool body_take(void *ctx, const char *data, size_t n)
@@ -263,14 +305,16 @@ static bool body_take(void *ctx, const char *data, size_t n)
 
 static bool request_waits(void *ctx)
 {
-    const struct sending *s = ctx;
-    return hub_goes_on(s->h);
+    struct sending *s = ctx;
+    s->late = s->until_ns && clock_ns() > s->until_ns;
+    return !s->late && hub_goes_on(s->h);
 }
 
 static enum err_code send_once(struct hub *h, struct hub_ask *a, const char *url, double *retry_after_s,
                                struct err *why)
 {
-    struct sending s = { h, a };
+    struct sending s = { .h = h, .a = a };
+    if (a->total_s > 0) s.until_ns = clock_ns() + (int64_t)(a->total_s * 1e9);
     char accept[128], range[80];
     const struct http_auth auth = { .bearer = hub_token_for(h, url),
                                     .insecure_credentials = http_insecure_credentials(),
@@ -305,6 +349,8 @@ static enum err_code send_once(struct hub *h, struct hub_ask *a, const char *url
                  ? ERR_OK
                  : err_set(why, ERR_FORMAT, "%s: the answer has more than %zu bytes", a->what, a->body_most);
     }
+    if (rc == ERR_CANCELLED && s.late)
+        rc = err_set(why, ERR_FORMAT, "%s: the answer is not complete after %.0f s", a->what, a->total_s);
     if (!rc && a->body.failed) rc = err_set(why, ERR_NOMEM, "out of memory receiving an answer");
     return rc;
 }
@@ -353,9 +399,12 @@ enum err_code hub_send(struct hub *h, struct hub_ask *a, struct err *why)
         rc = send_there(h, a, &retry_after_s, &failed);
         if (!rc) return ERR_OK;
         const double told_s = hub_told_wait(a->header, retry_after_s);
+        if (rc == ERR_ABSENT && told_s > HUB_WAIT_MOST_S)
+            return hub_wait_too_long(a->what, a->status, told_s, why);
         if (!is_worth_another(a, rc, attempt, told_s, &wait_s)) break;
-        if (a->status == 429) hub_note(h, "%s: the server asks to wait %.0f s (HTTP 429)", a->what, wait_s);
+        if (told_s > 0)
+            hub_note(h, "%s: the server asks to wait %.0f s (HTTP %d)", a->what, wait_s, a->status);
         if (hub_wait(h, wait_s, why)) return ERR_CANCELLED;
     }
-    return hub_explain(h, a->what, a->status, a->header, &failed, why);
+    return hub_explain(h, a->what, a->final_url ? a->final_url : a->url, a->status, a->header, &failed, why);
 }

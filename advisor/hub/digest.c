@@ -31,6 +31,11 @@ enum err_code fetch_digest_open(struct fetch_digest **out, const struct fetch_sp
     return ERR_OK;
 }
 
+bool fetch_digest_is_known(const struct fetch_digest *d)
+{
+    return d->context;
+}
+
 void fetch_digest_add(struct fetch_digest *d, const void *bytes, size_t n)
 {
     if (d->context) EVP_DigestUpdate(d->context, bytes, n);

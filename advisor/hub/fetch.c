@@ -136,7 +136,14 @@ static enum err_code file_hash(struct fetch *f, int64_t have, struct err *why)
 /* Goes on after what is there already. */
 static enum err_code file_resume(struct fetch *f, struct err *why)
 {
-    enum err_code rc = file_hash(f, fetch_beginning(f->fd, f->s->size), why);
+    int64_t have = fetch_beginning(f->fd, f->s->size);
+    if (have && !fetch_digest_is_known(f->digest)) {
+        hub_note(f->s->hub,
+                 "%s: the server tells no hash, so what is here cannot be checked: transferring all",
+                 f->s->what);
+        have = 0;
+    }
+    enum err_code rc = file_hash(f, have, why);
     if (!rc && ftruncate(f->fd, f->done)) rc = write_error(f, errno, why);
     return rc;
 }
@@ -270,15 +277,19 @@ static void fetch_again(struct fetch *f, const struct lane *l, int status, enum 
     const bool redirected = strcmp(l->url, f->s->url) != 0;
     const bool expired = rc == ERR_USAGE && status >= 400 && redirected; /* links of other servers expire */
     if (expired) fetch_fresh_link(f);
+    if (rc == ERR_ABSENT && told_s > HUB_WAIT_MOST_S) {
+        hub_wait_too_long(f->s->what, status, told_s, &f->failed);
+        return;
+    }
     if (f->attempts > ATTEMPTS || told_s > HUB_WAIT_MOST_S || (rc && rc != ERR_ABSENT && !expired)) {
-        hub_explain(f->s->hub, f->s->what, status, l->header, why, &f->failed);
+        hub_explain(f->s->hub, f->s->what, l->url, status, l->header, why, &f->failed);
         if (!f->failed.code) err_set(&f->failed, ERR_ABSENT, "%s: the server ends too early", f->s->what);
         return;
     }
     double wait_s = hub_backoff_s(f->attempts);
-    if (status == 429 && told_s > 0) {
+    if (told_s > 0) {
         wait_s = told_s;
-        hub_note(f->s->hub, "%s: the server asks to wait %.0f s (HTTP 429)", f->s->what, wait_s);
+        hub_note(f->s->hub, "%s: the server asks to wait %.0f s (HTTP %d)", f->s->what, wait_s, status);
     }
     f->again_ns = MAX(f->again_ns, clock_ns() + (int64_t)(wait_s * 1e9));
 }
@@ -486,6 +497,7 @@ static enum err_code fetch_open(struct fetch *f, struct err *why)
 enum err_code fetch_file(const struct fetch_spec *s, struct err *why)
 {
     struct fetch f = { .s = s, .fd = -1, .rate = NAN };
+    struct stat st;
     enum err_code rc = fetch_open(&f, why);
     const int64_t found = f.done;
     if (!rc) rc = transfer(&f, why);
@@ -499,7 +511,7 @@ enum err_code fetch_file(const struct fetch_spec *s, struct err *why)
     if (wrong) rc = ERR_FORMAT;
     if (wrong) (void)!ftruncate(f.fd, f.done = 0);
     if (!rc && fsync(f.fd)) rc = write_error(&f, errno, why);
-    if (rc && f.fd >= 0 && !f.done) unlink(s->temp);
+    if (rc && f.fd >= 0 && !fstat(f.fd, &st) && !st.st_size) unlink(s->temp);
     if (f.fd >= 0) close(f.fd);
     fetch_digest_close(f.digest);
     free(f.url);

@@ -35,10 +35,11 @@ void hub_headers_done(struct http_wanted wanted[HEADER_COUNT]);
 /* One request, and its answer. */
 struct hub_ask {
     const char *method, *url;
-    const char *what;               /* for messages: "owner/repo" */
-    const char *accept;             /* NULL: any */
-    char range[64];                 /* "bytes=0-99"; "": all */
-    size_t body_most;               /* a longer body is ERR_FORMAT; with a range it ends there instead */
+    const char *what;   /* for messages: "owner/repo" */
+    const char *accept; /* NULL: any */
+    char range[64];     /* "bytes=0-99"; "": all */
+    size_t body_most;   /* a longer body is ERR_FORMAT; with a range it ends there instead */
+    double total_s;     /* the whole answer may take so long; 0: any time, as long as bytes arrive */
     bool stop_at_redirect_to_other; /* return a redirect to another server as the answer */
     /* the answer: hub_ask_done */
     int status;
@@ -66,9 +67,12 @@ double hub_told_wait(const struct http_wanted *header, double retry_after_s);
 enum { HUB_WAIT_MOST_S = 900 }; /* a longer wait is an error for the person to see */
 /* Seconds before attempt n (from 1) after the last progress: doubles from 0.1 s to 30 s. */
 double hub_backoff_s(int n);
-/* The message for a refusal, by X-Error-Code, and its code. `refused` is what http_send said. */
-enum err_code hub_explain(const struct hub *h, const char *what, int status, const struct http_wanted *header,
-                          const struct err *refused, struct err *why);
+/* The message for a refusal, by X-Error-Code, and its code. `url`: of the server that refuses. `refused` is
+ * what http_send said. */
+enum err_code hub_explain(const struct hub *h, const char *what, const char *url, int status,
+                          const struct http_wanted *header, const struct err *refused, struct err *why);
+/* The message for a wait longer than HUB_WAIT_MOST_S. */
+enum err_code hub_wait_too_long(const char *what, int status, double told_s, struct err *why);
 
 /* ---------------------------------------------------------------- what servers answer (parse.c); pure */
 
@@ -84,6 +88,7 @@ double hub_rate_limit_s(const char *text);
 bool hub_etag_parse(const char *text, char etag[HUB_ETAG]);
 /* Is this a relative path without parts that are empty, "." or "..", and without control characters? */
 bool hub_path_is_safe(const char *path);
+enum { SHA1_HEX = 40, SHA256_HEX = 64 };
 bool hub_is_hex(const char *text, size_t digits); /* exactly so many, lower case */
 /* The name of the repository in an address of the hub's API or of a file; false: none. */
 bool hub_repo_of_url(const char *url, char repo[256]);
@@ -130,6 +135,7 @@ enum err_code fetch_check(const struct fetch_spec *s, const char *path, struct e
 /* Hashes bytes in their order (digest.c). */
 struct fetch_digest;
 enum err_code fetch_digest_open(struct fetch_digest **out, const struct fetch_spec *s, struct err *why);
+bool fetch_digest_is_known(const struct fetch_digest *d); /* false: nothing can be checked */
 void fetch_digest_add(struct fetch_digest *d, const void *bytes, size_t n);
 /* ERR_FORMAT: another hash than promised. */
 enum err_code fetch_digest_check(struct fetch_digest *d, struct err *why);

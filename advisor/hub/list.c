@@ -4,7 +4,7 @@
 
 #include "advisor/hub/hub_internal.h"
 
-enum { LIST_MOST = 4 << 20, LISTS_MOST = 64 << 20, PAGES_MOST = 2000, SHA1_HEX = 40 };
+enum { LIST_MOST = 4 << 20, LISTS_MOST = 64 << 20, PAGES_MOST = 2000, LIST_S = 600 };
 
 /* ---------------------------------------------------------------- addresses */
 
@@ -50,7 +50,9 @@ enum err_code hub_search(struct hub_found **out, int *n, struct hub *h, const ch
     str_printf(&url, "%s/api/models?search=", h->endpoint);
     http_url_escape(&url, text, HTTP_ESCAPE_ALL);
     str_printf(&url, "&filter=gguf&sort=downloads&limit=%d", limit);
-    struct hub_ask a = { .method = "GET", .url = str_text(&url), .what = "search", .body_most = LIST_MOST };
+    struct hub_ask a = {
+        .method = "GET", .url = str_text(&url), .what = "search", .total_s = LIST_S, .body_most = LIST_MOST
+    };
     enum err_code rc = hub_send(h, &a, why);
     if (!rc) rc = hub_search_parse(out, n, str_text(&a.body), a.body.len, why);
     hub_ask_done(&a);
@@ -87,7 +89,9 @@ static enum err_code commit_find(struct hub_repo *r, struct hub *h, struct err *
 {
     struct str url = { 0 };
     str_printf(&url, "%s/api/models/%s/refs", h->endpoint, r->repo);
-    struct hub_ask a = { .method = "GET", .url = str_text(&url), .what = r->repo, .body_most = LIST_MOST };
+    struct hub_ask a = {
+        .method = "GET", .url = str_text(&url), .what = r->repo, .total_s = LIST_S, .body_most = LIST_MOST
+    };
     enum err_code rc = hub_send(h, &a, why);
     if (!rc && hub_is_hex(r->revision, SHA1_HEX))
         memcpy(r->commit, r->revision, SHA1_HEX + 1);
@@ -103,9 +107,11 @@ static enum err_code commit_find(struct hub_repo *r, struct hub *h, struct err *
 static enum err_code page_read(struct hub_repo *r, struct hub *h, const char *url, char *next, size_t size,
                                size_t *room, struct err *why)
 {
-    struct hub_ask a = {
-        .method = "GET", .url = url, .what = r->repo, .body_most = MIN(*room, (size_t)LIST_MOST)
-    };
+    struct hub_ask a = { .method = "GET",
+                         .url = url,
+                         .what = r->repo,
+                         .total_s = LIST_S,
+                         .body_most = MIN(*room, (size_t)LIST_MOST) };
     enum err_code rc = hub_send(h, &a, why);
     if (!rc)
         rc = (r->store == STORE_HF ? hub_tree_parse : hub_modelscope_parse)(r, str_text(&a.body), a.body.len,
@@ -146,6 +152,7 @@ enum err_code hub_list(struct hub_repo *out, struct hub *h, const struct model_n
         str_printf(&url, "%s/api/models/%s/tree/%s?recursive=true", h->endpoint, out->repo, out->commit);
     } else {
         modelscope_url(&url);
+        rc = http_url_check("MODELSCOPE_DOMAIN", str_text(&url), HTTP_URL_BASE, why);
         str_printf(&url, "/api/v1/models/%s/repo/files?Recursive=true&Revision=", out->repo);
         http_url_escape(&url, out->revision, HTTP_ESCAPE_ALL);
     }

@@ -168,8 +168,6 @@ static void hex_put(char *out, const char *text, size_t digits)
     if (hub_is_hex(lower, digits)) memcpy(out, lower, digits + 1);
 }
 
-enum { SHA1_HEX = 40, SHA256_HEX = 64 };
-
 static enum err_code document_of(json_t **out, const char *text, size_t n, const char *what, struct err *why)
 {
     const enum err_code rc = json_parse(out, text, n, why);

@@ -175,8 +175,10 @@ static enum err_code item_is_other(bool *other, struct hub_pull *p, const struct
                                    struct running *r, struct err *why)
 {
     const struct fetch_spec s = spec_of(p, i, i->temp, r);
+    *other = false;
+    if (pull_item_is_named_by_hash(i)) return ERR_OK;
     *other = !*i->sha256 && !*i->git_sha1;
-    if (*other || pull_item_is_named_by_hash(i)) return ERR_OK;
+    if (*other) return ERR_OK;
     const enum err_code rc = fetch_check(&s, i->blob, why);
     *other = rc == ERR_FORMAT || rc == ERR_IO;
     if (*other)

@@ -188,9 +188,12 @@ enum err_code pull_of_ollama(struct hub_pull *p, const struct model_name *name, 
     str_printf(&base, "%s://%.*s/v2/%s", plain ? "http" : "https", (int)host, name->repo,
                name->repo + host + 1);
     str_printf(&url, "%s/manifests/%s", str_text(&base), tag);
-    struct hub_ask a = {
-        .method = "GET", .url = str_text(&url), .what = p->name, .accept = MANIFEST_TYPE, .body_most = 1 << 20
-    };
+    struct hub_ask a = { .method = "GET",
+                         .url = str_text(&url),
+                         .what = p->name,
+                         .accept = MANIFEST_TYPE,
+                         .total_s = 600,
+                         .body_most = 1 << 20 };
     enum err_code rc = hub_send(p->hub, &a, why);
     if (!rc) rc = hub_manifest_parse(&r, str_text(&a.body), a.body.len, why);
     if (!rc) rc = items_new(p, r.n, why);

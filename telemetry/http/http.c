@@ -87,6 +87,12 @@ static enum err_code not_http(const struct exchange *x, const char *text, struct
                    text, x->shown);
 }
 
+/* Connecting may take half of the time of an exchange. */
+static double connect_most_s(const struct exchange *x)
+{
+    return x->timeout_s / 2;
+}
+
 /* Messages name the cause first and the URL last: where they are stored or shown in a bounded field, the cut
  * hits the URL.
  *
@@ -95,6 +101,7 @@ static enum err_code transfer_error(CURLcode code, const struct exchange *x, boo
                                     struct err *why)
 {
     long cause = 0;
+    curl_off_t connected_us = 0; /* 0: the connection was not made */
     (void)curl_easy_getinfo(x->curl, CURLINFO_OS_ERRNO, &cause);
     const char *text = *x->problem ? x->problem : curl_easy_strerror(code), *url = x->shown;
     /* a server that requires a client certificate may close the connection without an explanation */
@@ -113,8 +120,12 @@ static enum err_code transfer_error(CURLcode code, const struct exchange *x, boo
     case CURLE_UNSUPPORTED_PROTOCOL: /* the URL has been checked, so it is the response that is not HTTP */
     case CURLE_WEIRD_SERVER_REPLY: return not_http(x, text, why);
     case CURLE_OPERATION_TIMEDOUT:
+        (void)curl_easy_getinfo(x->curl, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
         return err_set(why, ERR_ABSENT, "no response within %.3g s: %s (%s)",
-                       x->request->stall_s > 0 ? x->request->stall_s : x->timeout_s, text, url);
+                       !connected_us && x->request->stall_s > 0 ? connect_most_s(x)
+                       : x->request->stall_s > 0                ? x->request->stall_s
+                                                                : x->timeout_s,
+                       text, url);
     default:
         return err_set(why, ERR_ABSENT, "cannot reach the server: %s%s%s%s%s (%s)", text, cause ? " (" : "",
                        cause ? strerror((int)cause) : "", cause ? ")" : "", hint, url);
@@ -327,7 +338,7 @@ static CURLcode transfer(struct exchange *x)
 static void timeout_set(struct exchange *x)
 {
     const double stall_s = x->request->stall_s;
-    curl_easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, x->timeout_s * 500));
+    curl_easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)MAX(1, connect_most_s(x) * 1e3));
     if (stall_s > 0) {
         /* with HTTP/2, several transfers would share a connection, and so its rate */
         curl_easy_setopt(x->curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);

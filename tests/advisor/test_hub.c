@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "advisor/hub/hub_internal.h"
 
@@ -281,6 +282,68 @@ static void tokens_belong_to_the_endpoint(void **state)
     assert_null(h);
 }
 
+/* A refusal names the server that refuses, speaks of tokens only where one would be sent, and never shows
+ * one.
+ */
+static void refusals_name_their_server(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *code, *said;
+        int status;
+        enum err_code rc;
+        const char *has, *lacks;
+    } CASES[] = {
+        { "https://hub.example/o/r/x", "GatedRepo", "no", 401, ERR_USAGE, "https://hub.example/o/r", "\001" },
+        { "https://hub.example/o/r/x", "", "", 403, ERR_USAGE, "HF_TOKEN", "\001" },
+        { "https://cdn.example:8/a/b?c", "", "", 403, ERR_USAGE, "https://cdn.example:8 ", "HF_TOKEN" },
+        { "https://ms.example/a/b?c", "", "", 401, ERR_ABSENT, "https://ms.example,", "HF_TOKEN" },
+        { "https://ms.example?c", "", "", 404, ERR_ABSENT, "https://ms.example", "hub.example" },
+        { "https://hub.example/x", "", "bad token secret!", 404, ERR_ABSENT, "hub.example", "secret" },
+        { "https://hub.example/x", "", "not here", 404, ERR_ABSENT, "says: not here", "secret" },
+        { "https://hub.example/x", "", "a\033[31mb", 404, ERR_ABSENT, "a [31mb", "\033" },
+    };
+    struct hub *h;
+    struct err why = { 0 };
+    setenv("HF_ENDPOINT", "https://hub.example", 1);
+    setenv("MODEL_ENDPOINT", "", 1);
+    setenv("HF_TOKEN", " secret\n", 1);
+    CHECK_OK(hub_open(&h, &(struct hub_options){ 0 }, &why));
+    assert_string_equal(h->token, "secret");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct http_wanted header[HEADER_COUNT];
+        hub_headers_init(header);
+        str_append(&header[HEADER_ERROR_CODE].value, CASES[i].code);
+        str_append(&header[HEADER_ERROR_MESSAGE].value, CASES[i].said);
+        const struct err refused = { .code = ERR_USAGE, .message = "refused" };
+        assert_int_equal(hub_explain(h, "o/r", CASES[i].url, CASES[i].status, header, &refused, &why),
+                         CASES[i].rc);
+        if (!strstr(why.message, CASES[i].has) || strstr(why.message, CASES[i].lacks))
+            fail_msg("case %zu: %s", i, why.message);
+        hub_headers_done(header);
+    }
+    hub_close(h);
+}
+
+/* Where the file system has no locks, each process writes a file of its own, which is nobody's beginning. */
+static void unlocked_files_are_apart(void **state)
+{
+    (void)state;
+    static char temp[] = "/tmp/test-hub-0123456789.incomplete";
+    const struct pull_item i = { .temp = temp };
+    struct err why = { 0 };
+    char *a = NULL, *b = NULL;
+    CHECK_OK(pull_temp_own(&a, &i, &why));
+    CHECK_OK(pull_temp_own(&b, &i, &why));
+    assert_string_not_equal(a, b);
+    CHECK_EQ(strlen(a), strlen(temp) + strlen(".01234567"));
+    assert_true(!strncmp(a, temp, strlen("/tmp/test-hub-0123456789.")) && strstr(a, ".incomplete"));
+    CHECK_EQ(unlink(a), 0);
+    CHECK_EQ(unlink(b), 0);
+    free(a);
+    free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +357,8 @@ int main(void)
         cmocka_unit_test(other_stores_are_read),
         cmocka_unit_test(names_mean_files),
         cmocka_unit_test(tokens_belong_to_the_endpoint),
+        cmocka_unit_test(unlocked_files_are_apart),
+        cmocka_unit_test(refusals_name_their_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ static int64_t beginning(const char *path)
     return (int64_t)n;
 }
 
-static enum err_code fetch(struct seen *seen, int64_t first_bytes, struct err *why)
+static enum err_code fetch_hashed(struct seen *seen, int64_t first_bytes, bool hashed, struct err *why)
 {
     struct hub *h;
     char url[200], temp[200], sha256[HASH_HEX];
@@ -147,7 +147,7 @@ static enum err_code fetch(struct seen *seen, int64_t first_bytes, struct err *w
                                   .url = url,
                                   .temp = temp,
                                   .size = SIZE,
-                                  .sha256 = sha256,
+                                  .sha256 = hashed ? sha256 : NULL,
                                   .progress = progress,
                                   .ctx = seen,
                                   .first_bytes = first_bytes,
@@ -156,6 +156,11 @@ static enum err_code fetch(struct seen *seen, int64_t first_bytes, struct err *w
     const enum err_code rc = fetch_file(&s, why);
     hub_close(h);
     return rc;
+}
+
+static enum err_code fetch(struct seen *seen, int64_t first_bytes, struct err *why)
+{
+    return fetch_hashed(seen, first_bytes, true, why);
 }
 
 static void forget(void)
@@ -273,6 +278,29 @@ static void refused_ranges_lose_nothing(void **state)
     }
 }
 
+/* A cancelled check of what is here loses nothing; what cannot be checked is not built upon. */
+static void what_is_here_is_kept_or_checked(void **state)
+{
+    (void)state;
+    enum { HAVE = 4000000 };
+    struct seen seen = { .stopped = true };
+    struct err why = { 0 };
+    char temp[200];
+    if (!has_server()) return;
+    path_of(temp, sizeof temp, "temp");
+    faults("{}");
+    file_put("temp", bytes, HAVE);
+    assert_int_equal(fetch(&seen, 100000, &why), ERR_CANCELLED);
+    CHECK_EQ(beginning(temp), HAVE);
+    bytes[0] ^= 1;
+    file_put("temp", bytes, HAVE); /* damaged */
+    bytes[0] ^= 1;
+    seen = (struct seen){ 0 };
+    CHECK_OK(fetch_hashed(&seen, 100000, false, &why));
+    CHECK_EQ(beginning(temp), SIZE);
+    assert_non_null(strstr(seen.notes, "no hash"));
+}
+
 static void one_connection_where_little_is_left(void **state)
 {
     (void)state;
@@ -307,6 +335,7 @@ int main(void)
         cmocka_unit_test(whole_files_in_the_middle),
         cmocka_unit_test(whole_files_after_a_cancelled_transfer),
         cmocka_unit_test(refused_ranges_lose_nothing),
+        cmocka_unit_test(what_is_here_is_kept_or_checked),
         cmocka_unit_test(one_connection_where_little_is_left),
         cmocka_unit_test(a_wrong_hash_leaves_nothing),
     };

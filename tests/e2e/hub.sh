@@ -103,7 +103,7 @@ expect 0 info -m hf:o/tiny:F32 && expect 0 fit hf:o/tiny:F32
 log 'not r' || fail "the hub was asked about a model that is here"
 # answer TEXT: asks on a terminal and answers; what the terminal shows is in $T/out
 answer() {
-  python3 - "$T/out" "$1" "$QDYNO" info -m hf:o/tiny:Q8_0 <<'PY'
+  timeout $WAIT_S python3 - "$T/out" "$1" "$QDYNO" info -m hf:o/tiny:Q8_0 <<'PY'
 import os, pty, sys
 out, text, command = sys.argv[1], sys.argv[2], sys.argv[3:]
 pid, fd = pty.fork()
@@ -119,12 +119,14 @@ while True:
         break
     seen += part
     if b"[y/N]" in seen and not told:
-        os.write(fd, text.encode() + b"\n")
+        os.write(fd, text.encode() + (b"" if text == "\x03" else b"\n"))
         told = True
 open(out, "wb").write(seen)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PY
 }
+answer $'\x03' # Ctrl-C
+[ $? = 130 ] || fail "Ctrl-C does not end the question with the status 130"
 answer n && fail "a refusal has the status 0"
 says out "free" && [ ! -e "$TINY/snapshots/$COMMIT/tiny-Q8_0.gguf" ] || fail "fetched though the person said no"
 answer y || fail "a person who agrees does not get the model: $(tail -3 "$T/out")"
@@ -218,6 +220,10 @@ for fault in '{"no_ranges": true, "cut": [3, 400000]}' '{"refuse_ranges": 1}' '{
   expect 0 "${PULL[@]}" && is_right "$fault"
   case $fault in *busy*) says err "asks to wait" ;; esac
 done
+forget
+faults '{"busy": [1, 5000]}'
+expect 7 "${PULL[@]}" && says err "wait 5000 s" # longer than qdyno waits
+MODELSCOPE_DOMAIN=ftp://127.0.0.1 expect 4 models --pull modelscope:o/t.iny:Q8_0 && says err MODELSCOPE_DOMAIN
 forget
 faults '{"wrong": true}'
 expect 5 "${PULL[@]}" && says err "expected $(sum "$MODEL" | cut -c1-12)" && is_absent "wrong hash"

@@ -1,7 +1,9 @@
 /* command_models_hub.c - see command_models_hub.h. */
 #include "tui/cli/command_models_hub.h"
 
+#include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -180,11 +182,13 @@ static enum err_code put_file(struct table *t, struct asking *s, const struct hu
     int64_t bytes = 0;
     json_t *row = table_row(t);
     snprintf(name.repo, sizeof name.repo, "%s", r->asked);
-    snprintf(name.tag, sizeof name.tag, "%s", f->path);
     json_put_str(row, "file", f->path);
     json_put_str(row, "kind", MODEL_KIND_NAMES[kind]);
-    json_put_str(row, "name", model_name_text(&name, text, sizeof text));
-    enum err_code rc = hub_choose(&index, &n, r, &name, &failed);
+    const bool fits = str_put(name.tag, sizeof name.tag, f->path);
+    json_put_str(row, "name", fits ? model_name_text(&name, text, sizeof text) : NULL);
+    enum err_code rc = fits ? hub_choose(&index, &n, r, &name, &failed)
+                            : err_set(&failed, ERR_USAGE, "its path has %zu bytes, expected fewer than %zu",
+                                      strlen(f->path), sizeof name.tag);
     for (int i = 0; i < n; i++) bytes += r->files[index[i]].size;
     json_put_int(row, "bytes", rc ? f->size : bytes);
     json_put_int(row, "shards", MAX(n, 1));
@@ -298,6 +302,19 @@ static bool can_ask(const struct cli_global *g)
     return !g->quiet && g->progress == PROGRESS_AUTO && isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 }
 
+/* Reads a line of the terminal. False: none, or the person pressed Ctrl-C, which ends a wait but not a read.
+ */
+static bool answer_read(const struct cli_global *g, char *answer, int size)
+{
+    enum { LOOK_MS = 100 };
+    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+    for (;;) {
+        const int n = poll(&in, 1, LOOK_MS);
+        if (cli_is_interrupted(g)) return false;
+        if (n > 0 || (n < 0 && errno != EINTR)) return fgets(answer, size, stdin);
+    }
+}
+
 /* Asks whether so much may be fetched. */
 static enum err_code permission(const struct cli_global *g, const struct hub_pull_state *s, struct err *why)
 {
@@ -317,7 +334,7 @@ static enum err_code permission(const struct cli_global *g, const struct hub_pul
     fprintf(stderr, "%s is not on this machine. Fetch %s (%d file%s) into %s, which has %s free? [y/N] ",
             s->name, bytes, s->files, str_plural(s->files), s->folder, room);
     fflush(stderr);
-    if (!fgets(answer, sizeof answer, stdin)) fputc('\n', stderr);
+    if (!answer_read(g, answer, sizeof answer)) fputc('\n', stderr);
     if (answer[0] == 'y' || answer[0] == 'Y') return ERR_OK;
     return err_set(why, ERR_CANCELLED, "nothing was fetched");
 }
