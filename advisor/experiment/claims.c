@@ -139,12 +139,13 @@ void claims_gate(const struct gate *g, const struct experiment_state *s, int arm
 static void lookup_quality(void *ctx, const struct gate_term *t, struct gate_value *v)
 {
     const struct quality *q = ctx;
-    if (t->metric == METRIC_PERPLEXITY)
-        from_quality(q, GATE_PPL, v);
-    else if (t->metric < 0 && GATE_NAMES[t->figure].quality)
-        from_quality(q, t->figure, v);
-    else
+    const bool perplexity = t->metric == METRIC_PERPLEXITY;
+    if (!perplexity && (t->metric >= 0 || !GATE_NAMES[t->figure].quality))
         v->missing = "nothing was timed";
+    else if (!q->known) /* its intervals are not valid: a loss of 0 would pass */
+        v->missing = *q->missing ? q->missing : "quality was not measured";
+    else
+        from_quality(q, perplexity ? GATE_PPL : t->figure, v);
 }
 
 void claims_gate_quality(const struct gate *g, const struct quality *q, struct gate_result *out)

@@ -161,8 +161,9 @@ static bool within_limits(const struct variants *s, int i)
     if (!v->quality.known || s->seen[i].failed) return false;
     if (l->memory_bytes > 0 && s->seen[i].memory_bytes > l->memory_bytes) return false;
     if (!i) return true;
-    const double most = isnan(v->quality.kld.upper) ? v->quality.kld.estimate : v->quality.kld.upper;
-    return most <= l->kld && (!(l->ppl_ratio > 0) || v->quality.ppl_ratio.estimate - 1 <= l->ppl_ratio);
+    /* an unknown bound proves nothing */
+    return v->quality.kld.upper <= l->kld &&
+           (!(l->ppl_ratio > 0) || v->quality.ppl_ratio.upper - 1 <= l->ppl_ratio);
 }
 
 /* Candidates from `from` on that may be chosen, those with the least loss first. */

@@ -161,6 +161,24 @@ static void test_quality_alone(void **state)
     free(s);
 }
 
+/* Bug: a loss that could not be measured was judged as 0, so the broken file reached every bound. */
+static void test_quality_unknown(void **state)
+{
+    (void)state;
+    static const char *const ASKED[] = { "ppl <= 12", "perplexity <= 12", "kld_mean < 0.02", "kld_max < 1",
+                                         "top1 < 1" };
+    struct err why = { 0 };
+    struct quality q = { .missing = "the file is damaged" };
+    for (size_t i = 0; i < COUNT_OF(ASKED); i++) {
+        struct gate g;
+        struct gate_result r;
+        CHECK_OK(gate_parse(&g, ASKED[i], &why));
+        claims_gate_quality(&g, &q, &r);
+        assert_int_equal(r.outcome, GATE_UNDECIDED);
+        CHECK_CONTAINS(r.row[0].reason, "the file is damaged");
+    }
+}
+
 /* The winner of a race is judged on the blocks that did not make it the winner. */
 static void test_confirmation(void **state)
 {
@@ -509,7 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),         cmocka_unit_test(test_doubts),
         cmocka_unit_test(test_confirmation),    cmocka_unit_test(test_all),
-        cmocka_unit_test(test_joint),           cmocka_unit_test(test_quality_alone),
+        cmocka_unit_test(test_joint),           cmocka_unit_test(test_quality_alone), cmocka_unit_test(test_quality_unknown),
         cmocka_unit_test(test_sentences),       cmocka_unit_test(test_few_blocks),
         cmocka_unit_test(test_wide_intervals),  cmocka_unit_test(test_closing),
         cmocka_unit_test(test_exact_sentences), cmocka_unit_test(test_proposed_arm),
