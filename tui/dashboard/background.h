@@ -34,6 +34,7 @@ struct background {
     uint64_t check_wanted;            /* form_hash() of the newest check; set by background_want_check() */
     char history_filter[FILTER_TEXT]; /* set by background_filter_history() */
     int command_pid;                  /* process of the running command, 0: none */
+    bool pausable;                    /* it measures an A/B that has not finished (tui/cli/lib/pause.h) */
     int changes_fd;                   /* changes of its load go there (background_change_load), 0: nowhere */
     /* only used by jobs of QUEUE_DATABASE */
     int64_t alert_logged;                    /* id of the newest alert that was logged */
@@ -94,7 +95,8 @@ bool background_claim_command(struct background *b, struct jobs *queue, const st
 /* Send SIGINT to the running command. False: none runs. background_end_command(): only once. */
 bool background_cancel_command(struct background *b);
 bool background_end_command(struct background *b);
-/* Pause or continue the A/B that the command measures. False: no command runs. */
+/* Pause or continue the A/B that the command measures. False: no command runs, or there is nothing to pause:
+ * its A/B has not begun to report, or has finished. */
 bool background_pause_command(struct background *b, bool pause);
 /* Change the load that it measures, as experiment_change_load() does. False: it does not listen. */
 bool background_change_load(struct background *b, double rate_by, const char *settings);

@@ -64,9 +64,13 @@ void ab_watch_line(struct background *b, struct ab_watch *w, const json_t *ab)
         return;
     if (!experiment_now_from_json(w->state, ab)) return;
     w->known = true;
-    if (w->state->phase >= PHASE_DONE) return; /* shown when the process has ended: ab_watch_end() */
+    const bool running = w->state->phase < PHASE_DONE;
     background_lock(b);
-    publish_locked(b, w->state, true);
+    /* A finished A/B no longer takes the signal, which would stop its process for good: one that was sent
+     * before this line came is taken back. */
+    if (b->pausable && !running && b->command_pid) kill(b->command_pid, SIGCONT);
+    b->pausable = running;
+    if (running) publish_locked(b, w->state, true); /* otherwise when the process has ended: ab_watch_end() */
     b->known.experiment_starting = false;
     background_unlock_running(b);
 }
@@ -116,10 +120,10 @@ void ab_watch_close(struct ab_watch *w)
 bool background_pause_command(struct background *b, bool pause)
 {
     background_lock(b);
-    const int pid = b->command_pid;
-    if (pid) kill(pid, pause ? SIGTSTP : SIGCONT); /* it pauses between two cells (tui/cli/lib/pause.h) */
+    const bool sent = b->command_pid && (b->pausable || !pause);
+    if (sent) kill(b->command_pid, pause ? SIGTSTP : SIGCONT); /* it pauses between two cells */
     background_unlock_if(b, false);
-    return pid != 0;
+    return sent;
 }
 
 bool background_change_load(struct background *b, double rate_by, const char *settings)

@@ -61,6 +61,7 @@ static void command_on_start(void *ctx, int pid)
     if (r->reads) return;
     background_lock(r->b);
     r->b->command_pid = pid;
+    r->b->pausable = false;
     background_unlock_if(r->b, false);
 }
 
