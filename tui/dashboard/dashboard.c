@@ -151,7 +151,7 @@ static void dashboard_close(struct dashboard *d)
     const bool cancelled = d->background && background_end_command(d->background);
     const int leave_ms = cancelled ? LEAVE_COMMAND_MS : LEAVE_MS;
     for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;
-    if (done && d->background) run_left(d);
+    if (d->background) run_left(d);
     sidebyside_close(d->write);
     if (done) { /* otherwise a job still uses them until the process ends */
         background_close(d->background);
