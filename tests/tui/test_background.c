@@ -254,6 +254,13 @@ static int play_ab(const char *what)
     sigprocmask(SIG_BLOCK, &stop, NULL);
     fprintf(stderr, "%s\n", json_line(o));
     if (!strcmp(what, "pause")) printf("signal %d\n", sigwaitinfo(&stop, NULL));
+    if (!strcmp(what, "killed")) raise(SIGKILL);
+    for (int i = 0; i < 20 && !strcmp(what, "unread"); i++) {
+        json_object_del(ab, "spec");
+        json_put_int(ab, "run", 77);
+        json_put_int(ab, "block", i);
+        fprintf(stderr, "%s\n", json_line(o));
+    }
     if (!strcmp(what, "late")) finish_while_asked_to_pause(o, ab);
     if (!strcmp(what, "changes")) {
         FILE *f = fdopen(PROCESS_CHANNEL_FD, "r");
@@ -429,6 +436,37 @@ static void an_ab_is_a_process(void **state)
     free(s);
 }
 
+/* How an A/B ended is said even if its process wrote nothing, or if what it stored cannot be read; the run on
+ * screen stays then, and the log says once why. */
+static void an_ab_that_left_little(void **state)
+{
+    (void)state;
+    struct experiment_state *s = calloc(1, sizeof *s);
+    struct background *b = background_new();
+    char news[256];
+    bool bad, live;
+    int reasons = 0;
+    CHECK(s);
+    command(b, "ab killed", 0);
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
+    CHECK_STR(news, "A/B failed: its process was ended by signal 9");
+    CHECK(background_take_loaded(b, s, &live));
+    command(b, "ab unread", 0);
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
+    CHECK_CONTAINS(news, "run 77 has ended, and what it stored cannot be read: ");
+    CHECK(background_take_loaded(b, s, &live));
+    CHECK(!live);
+    CHECK_EQ(s->run_id, 77);
+    CHECK_STR(s->arm[1].line, "threads=1");
+    for (int i = 0; i < b->known.log_count; i++)
+        reasons += strstr(b->known.log[i].text, "the blocks of run 77") != NULL;
+    CHECK_EQ(reasons, 1);
+    free(s);
+    background_close(b);
+}
+
 /* A request to pause that meets a finished A/B is taken back, the next one is refused, and quitting continues
  * a process that was stopped after it had been cancelled. */
 static void a_finished_ab_is_not_paused(void **state)
@@ -565,6 +603,7 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(cancelled),
                                         cmocka_unit_test(an_ab_is_a_process),
                                         cmocka_unit_test(a_finished_ab_is_not_paused),
+                                        cmocka_unit_test(an_ab_that_left_little),
                                         cmocka_unit_test(what_is_shown_starts_whole) };
     char line[64];
     /* The list of places and commands use the working directory: it is the same wherever the test starts. */

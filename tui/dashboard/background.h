@@ -142,19 +142,26 @@ void job_estimate_lines(struct background *b, const struct job *j); /* form: of 
 /* ---------------------------------------------------------------- parts of jobs */
 
 /* The A/B that a command measures (jobs_ab.c): {0}, a call for each object "ab" of its lines of progress, and
- * ab_watch_end() when it has ended, `last` being what it wrote last. ab_watch_publish(): shows it then; the
+ * ab_watch_end() when it has ended. ab_watch_publish(): shows it then; the
  * lock is held. */
 struct ab_watch {
     bool known;                     /* there is one */
     struct experiment_state *state; /* owned */
     struct db *db;                  /* owned */
-    int64_t loaded_run, loaded_ns;  /* what was read of the database, and when */
+    int64_t loaded_run, loaded_ns;  /* what was read of the database, or was to be read, and when */
+    int64_t load_ns;                /* how long that took */
+    char unread[256];               /* why that failed; "": it did not */
     bool is_old;                    /* more was stored since */
     int64_t block;
     char phase[16];
 };
 void ab_watch_line(struct background *b, struct ab_watch *w, const json_t *ab);
-void ab_watch_end(struct background *b, struct ab_watch *w, bool cancelled, const char *last);
+struct command_end {
+    bool cancelled;
+    int status;       /* as shell_run() gives it */
+    const char *last; /* what it wrote last, "": nothing */
+};
+void ab_watch_end(struct background *b, struct ab_watch *w, const struct command_end *end);
 void ab_watch_publish(struct background *b, const struct ab_watch *w);
 void ab_watch_announce(struct background *b, const struct ab_watch *w);
 void ab_watch_close(struct ab_watch *w);

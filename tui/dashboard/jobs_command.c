@@ -164,13 +164,13 @@ static void written_note(struct background *b, const struct words *command)
     background_unlock(b);
 }
 
-/* Publish that no command runs; `last` is what it wrote last. Returns whether it was cancelled. */
-static bool command_clear(struct background *b, struct ab_watch *ab, const char *last)
+/* Publish that no command runs. Returns whether it was cancelled. */
+static bool command_clear(struct background *b, struct ab_watch *ab, int status, const char *last)
 {
     background_lock(b);
     const bool cancelled = b->known.task_cancelled;
     background_unlock_if(b, false);
-    ab_watch_end(b, ab, cancelled, last);
+    ab_watch_end(b, ab, &(struct command_end){ cancelled, status, last });
     background_lock(b);
     ab_watch_publish(b, ab);
     struct tune_watch *t = &b->known.tune;
@@ -242,7 +242,7 @@ void job_run_command(struct background *b, const struct job *j)
     struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page) };
     const enum err_code rc = command_run(&r, &j->command, &status, &why);
     if (!rc && !status) written_note(b, &j->command);
-    const bool cancelled = command_clear(b, &r.ab, rc ? why.message : r.last);
+    const bool cancelled = command_clear(b, &r.ab, status, rc ? why.message : r.last);
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {
