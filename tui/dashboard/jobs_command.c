@@ -21,6 +21,7 @@ struct running_command {
     char last[400];         /* its last line: after an error this is the message */
     bool reads;             /* it runs beside what else runs */
     struct ab_watch ab;     /* the A/B that it measures */
+    int64_t limits_ms;      /* when the limits of the machine were measured that were known before; 0: none */
 };
 
 static void publish_progress(struct background *b, const struct task_progress *at, const json_t *tune)
@@ -81,6 +82,18 @@ static const char *search_sentence(struct background *b, char buf[TUNE_SENTENCE]
     return buf;
 }
 
+static int64_t limits_measured_ms(struct background *b)
+{
+    const struct known_machine k = background_machine(b);
+    return k.ceilings_known ? k.ceilings.measured_unix_ms : 0;
+}
+
+static bool limits_are_newer(struct background *b, int64_t before_ms)
+{
+    background_read_limits(b);
+    return limits_measured_ms(b) > before_ms;
+}
+
 static void command_announce_end(const struct running_command *r, const struct words *command, int status,
                                  bool cancelled)
 {
@@ -94,7 +107,7 @@ static void command_announce_end(const struct running_command *r, const struct w
                             words_have(command, "--undo")
                                 ? "the previous configuration is in use again; press o for the output"
                                 : "applied; press u to undo, o for the output");
-    else if (!status && words_run(command, "advise"))
+    else if (!status && words_run(command, "advise") && limits_are_newer(b, r->limits_ms))
         background_announce(b, false,
                             "the machine has been measured: 3 shows the advice, o the output of the command");
     else if (made && words_run(command, "quantize"))
@@ -240,6 +253,7 @@ void job_run_command(struct background *b, const struct job *j)
     int status = 0;
     struct err why = { 0 };
     struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page) };
+    r.limits_ms = limits_measured_ms(b);
     const enum err_code rc = command_run(&r, &j->command, &status, &why);
     if (!rc && !status) written_note(b, &j->command);
     const bool cancelled = command_clear(b, &r.ab, status, rc ? why.message : r.last);
