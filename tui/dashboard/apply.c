@@ -108,7 +108,7 @@ static void command_run(struct dashboard *d, const struct effect *e)
     }
     d->s->command = e->command; /* until the next frame reads it */
     d->measures = d->s->experiment_starting = words_run(&e->command, "ab");
-    d->from_queue = false;
+    d->from_queue = d->paused_by_hand = false;
     command_log(d,
                 &e->command); /* not in the status line, where it would cover the progress of the command */
     d->ui.message[0] = '\0';

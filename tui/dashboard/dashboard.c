@@ -24,7 +24,9 @@ static void first_jobs(struct dashboard *d)
     if (o->frames > 0 || o->read_only) {
         jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_load_run, .id = o->resume_id });
     } else {
-        const struct effect resume = action_resume_run(&d->ui, o->resume_id);
+        struct words command = { .arena = &d->ui.texts };
+        resume_command(&command, &d->ui, o->resume_id);
+        const struct effect resume = effect_run(&command);
         effect_apply(d, &resume);
     }
 }
