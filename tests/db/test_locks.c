@@ -160,7 +160,7 @@ static void abandoned(void **state)
     };
     CHECK_OK(db_cell_insert(a, &cell, NULL, 0, NULL, 0, NULL, 0, &why));
     CHECK_OK(db_run_lock(a, alive, &why));
-    struct db *b = opened(t->file); /* in this process, as a thread of the dashboard */
+    struct db *b = opened(t->file); /* another connection of the same process */
     has_state(b, alive, "running");
     has_state(b, dead, "interrupted");
     has_state(b, resumed, "interrupted");

@@ -149,8 +149,9 @@ static void a_busy_machine_is_no_dead_end(void **state)
     struct effect e = press(&u, s, UI_KEY_ENTER);
     CHECK_EQ(e.requests, REQUEST_RUN_COMMAND);
     CHECK_CONTAINS(line_of(&e.command), "--wait-quiet 10m");
-    e = action_resume_run(&u, 7);
-    CHECK_CONTAINS(line_of(&e.command), "ab --resume 7 --wait-quiet 10m");
+    struct words resumed = { .arena = &u.texts };
+    resume_command(&resumed, &u, 7);
+    CHECK_CONTAINS(line_of(&resumed), "ab --resume 7 --wait-quiet 10m");
     press(&u, s, '%');
     CHECK_EQ(u.when_busy, BUSY_LOADED);
     CHECK_CONTAINS(command_of(DO_NEW_AB, &u, s), "--estimand loaded");
@@ -218,6 +219,22 @@ static void the_running_load_changes(void **state)
     free(s);
     free(server);
     free(idle);
+    arena_free(&u.texts);
+}
+
+/* What a typed command stores in another database would not be found on screen. */
+static void typed_commands_use_this_database(void **state)
+{
+    (void)state;
+    static const char *const OTHER[] = { "ab default q8_0 --db other.db", "ab default q8_0 --db=other.db" };
+    struct ui u = { 0 };
+    for (int i = 0; i < 2; i++) {
+        form_show(&u.form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ OTHER[i] });
+        u.db_path = i ? "q.db" : NULL;
+        CHECK(action_run_typed(&u).is_error);
+        u.db_path = "other.db";
+        CHECK(!action_run_typed(&u).is_error);
+    }
     arena_free(&u.texts);
 }
 
@@ -437,6 +454,7 @@ int main(void)
         cmocka_unit_test(views_read_the_database_again),
         cmocka_unit_test(a_busy_machine_is_no_dead_end),
         cmocka_unit_test(the_running_load_changes),
+        cmocka_unit_test(typed_commands_use_this_database),
         cmocka_unit_test(an_undecided_run_continues_with_more_time),
         cmocka_unit_test(a_short_budget_is_said_before_the_start),
         cmocka_unit_test(commands_run_in_a_shell),

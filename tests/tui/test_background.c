@@ -208,8 +208,26 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* Plays `qdyno ab WHAT`: reports a run that is not stored yet; "pause" waits for SIGTSTP, and "changes" for a
- * change of its load. */
+/* Finishes while a request to pause waits, and goes on until it is interrupted. */
+static void finish_while_asked_to_pause(json_t *line, json_t *ab)
+{
+    sigset_t waiting, cont;
+    sigemptyset(&waiting);
+    sigemptyset(&cont);
+    sigaddset(&cont, SIGCONT);
+    for (int i = 0; i < 6000 && !sigismember(&waiting, SIGTSTP); i++) {
+        clock_sleep_ns(10000000);
+        sigpending(&waiting);
+    }
+    json_put_str(ab, "phase", "done");
+    fprintf(stderr, "%s\n", json_line(line));
+    printf("%s\n",
+           sigtimedwait(&cont, NULL, &(struct timespec){ 60, 0 }) == SIGCONT ? "continued" : "not continued");
+    for (int i = 0; i < 6000 && !interrupted; i++) clock_sleep_ns(10000000);
+}
+
+/* Plays `qdyno ab WHAT`: reports a run that is not stored yet; "pause" waits for SIGTSTP, "late" finishes
+ * first, and "changes" waits for a change of its load. */
 static int play_ab(const char *what)
 {
     struct experiment_state *s = calloc(1, sizeof *s);
@@ -232,9 +250,18 @@ static int play_ab(const char *what)
                        "it was disturbed"));
     sigemptyset(&stop);
     sigaddset(&stop, SIGTSTP);
+    sigaddset(&stop, SIGCONT);
     sigprocmask(SIG_BLOCK, &stop, NULL);
     fprintf(stderr, "%s\n", json_line(o));
     if (!strcmp(what, "pause")) printf("signal %d\n", sigwaitinfo(&stop, NULL));
+    if (!strcmp(what, "killed")) raise(SIGKILL);
+    for (int i = 0; i < 20 && !strcmp(what, "unread"); i++) {
+        json_object_del(ab, "spec");
+        json_put_int(ab, "run", 77);
+        json_put_int(ab, "block", i);
+        fprintf(stderr, "%s\n", json_line(o));
+    }
+    if (!strcmp(what, "late")) finish_while_asked_to_pause(o, ab);
     if (!strcmp(what, "changes")) {
         FILE *f = fdopen(PROCESS_CHANNEL_FD, "r");
         while (f && !fgets(line, sizeof line, f) && !interrupted) clock_sleep_ns(1000000), clearerr(f);
@@ -409,6 +436,72 @@ static void an_ab_is_a_process(void **state)
     free(s);
 }
 
+/* How an A/B ended is said even if its process wrote nothing, or if what it stored cannot be read; the run on
+ * screen stays then, and the log says once why. */
+static void an_ab_that_left_little(void **state)
+{
+    (void)state;
+    struct experiment_state *s = calloc(1, sizeof *s);
+    struct background *b = background_new();
+    char news[256];
+    bool bad, live;
+    int reasons = 0;
+    CHECK(s);
+    command(b, "ab killed", 0);
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
+    CHECK_STR(news, "A/B failed: its process was ended by signal 9");
+    CHECK(background_take_loaded(b, s, &live));
+    command(b, "ab unread", 0);
+    CHECK(background_take_message(b, news, sizeof news, &bad));
+    CHECK(bad);
+    CHECK_CONTAINS(news, "run 77 has ended, and what it stored cannot be read: ");
+    CHECK(background_take_loaded(b, s, &live));
+    CHECK(!live);
+    CHECK_EQ(s->run_id, 77);
+    CHECK_STR(s->arm[1].line, "threads=1");
+    for (int i = 0; i < b->known.log_count; i++)
+        reasons += strstr(b->known.log[i].text, "the blocks of run 77") != NULL;
+    CHECK_EQ(reasons, 1);
+    free(s);
+    background_close(b);
+}
+
+/* A request to pause that meets a finished A/B is taken back, the next one is refused, and quitting continues
+ * a process that was stopped after it had been cancelled. */
+static void a_finished_ab_is_not_paused(void **state)
+{
+    (void)state;
+    struct waiting w = { .b = background_new() };
+    struct experiment_state *s = calloc(1, sizeof *s);
+    bool pausable = true;
+    pthread_t thread;
+    CHECK(s);
+    w.j.command = fixture_words("ab late");
+    CHECK(!pthread_create(&thread, NULL, run, &w));
+    wait_for_ab(w.b, s);
+    CHECK(background_pause_command(w.b, true));
+    for (int i = 0; i < 3000 && pausable; i++) {
+        clock_sleep_ns(10000000);
+        background_lock(w.b);
+        pausable = w.b->pausable;
+        background_unlock_if(w.b, false);
+    }
+    CHECK(!pausable);
+    CHECK(!background_pause_command(w.b, true));
+    background_lock(w.b);
+    w.b->known.task_cancelled = true;
+    CHECK(w.b->command_pid > 0);
+    kill(w.b->command_pid, SIGSTOP);
+    kill(w.b->command_pid, SIGINT);
+    background_unlock_if(w.b, false);
+    CHECK(background_end_command(w.b));
+    pthread_join(thread, NULL);
+    CHECK_STR(w.b->known.page.line[0].text, "continued");
+    free(s);
+    background_close(w.b);
+}
+
 /* ---------------------------------------------------------------- what is shown is what starts */
 
 static const char ARGV_FILE[] = "started";
@@ -509,6 +602,8 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(commands),
                                         cmocka_unit_test(cancelled),
                                         cmocka_unit_test(an_ab_is_a_process),
+                                        cmocka_unit_test(a_finished_ab_is_not_paused),
+                                        cmocka_unit_test(an_ab_that_left_little),
                                         cmocka_unit_test(what_is_shown_starts_whole) };
     char line[64];
     /* The list of places and commands use the working directory: it is the same wherever the test starts. */

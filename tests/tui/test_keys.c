@@ -97,6 +97,10 @@ static void refusals(void **state)
     u.read_only = true;
     assert_non_null(strstr(refusal(DO_NEW_AB, &u, idle), "read-only"));
     assert_non_null(strstr(refusal(DO_PUSH, &u, done), "read-only"));
+    idle->ceilings_known = false; /* advice would measure the machine */
+    assert_non_null(strstr(refusal(DO_ADVISE, &u, idle), "read-only"));
+    idle->ceilings_known = true;
+    assert_string_equal(refusal(DO_ADVISE, &u, idle), "");
     free(empty);
     free(idle);
     free(running);

@@ -53,10 +53,7 @@ struct effect action_load_rate(struct ui *ui, const struct snapshot *s, int by);
 struct effect action_change_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
 /* Open the A/B form with arm A against the same plus "KEY=", ready for the value. */
 struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
-/* Continue a run with the time that it was given, or with another budget. */
-struct effect action_resume_run(struct ui *ui, int64_t id);
-/* Do what the accepted form says: change the load or a setting, start the A/B, continue a run, write side by
- * side. */
+/* Do what the accepted form says: change the load or a setting, write side by side. */
 action_fn action_change_load, action_set, action_start_writing;
 
 /* ---------------------------------------------------------------- runs and commands (actions_command.c) */

@@ -144,6 +144,16 @@ static bool command_is_final(const struct words *w)
            (words_run(w, "prune") || words_have(w, "--force") || words_have(w, "--remove"));
 }
 
+/* What it stored there would not be found here. */
+static bool names_other_database(const struct words *command, const char *db_path)
+{
+    static const char JOINED[] = "--db=";
+    const char *typed = words_value(command, "--db");
+    for (int i = 1; i < command->n; i++)
+        if (str_starts(words_at(command, i), JOINED)) typed = words_at(command, i) + strlen(JOINED);
+    return typed && (!db_path || strcmp(typed, db_path) != 0);
+}
+
 struct effect action_run_typed(struct ui *ui)
 {
     struct words command = { .arena = &ui->texts };
@@ -152,6 +162,9 @@ struct effect action_run_typed(struct ui *ui)
     if (words_put_line(&command, ui->form.field[0].text, &why)) return effect_error("%s", why.message);
     struct effect e = effect_run(&command);
     if (e.is_error) return e;
+    if (names_other_database(&command, ui->db_path))
+        return effect_error(
+            "the dashboard shows one database: leave --db out, or start qdyno --db with that file");
     e.opens_output = !words_run(&command, "tune");
     if (!e.opens_output) action_enter_view(ui, VIEW_TUNE);
     return command_is_final(&command) ? question_ask(ui, &e, "This cannot be undone. Run it?") : e;

@@ -138,13 +138,6 @@ static struct effect resume_undecided(struct ui *ui, const struct snapshot *s)
     return effect_none();
 }
 
-struct effect action_resume_run(struct ui *ui, int64_t id)
-{
-    struct words command = { .arena = &ui->texts };
-    resume_command(&command, ui, id);
-    return effect_run(&command);
-}
-
 struct effect action_resume(struct ui *ui, const struct snapshot *s)
 {
     bool is_tune;

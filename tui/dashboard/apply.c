@@ -32,24 +32,40 @@ static void dashboard_put(struct dashboard *d, enum job_queue queue, const struc
 
 static void experiment_set_paused(struct dashboard *d, bool paused)
 {
+    if (!background_pause_command(d->background, paused)) {
+        d->ui.until_quiet = false;
+        dashboard_message(d, true, "not %s: the A/B has finished and its process is ending",
+                          paused ? "paused" : "continued");
+        return;
+    }
     d->paused_by_hand = paused;
-    background_pause_command(d->background, paused);
+    if (!paused) d->suspending = false; /* a person has changed their mind */
 }
 
-/* A stopped process does not read what the experiment reports, so a running one is paused first. */
+static bool experiment_must_pause(const struct dashboard *d)
+{
+    return d->s->experiment_starting || (snapshot_is_running(d->s) && !d->s->experiment.paused_since_ms);
+}
+
+/* A stopped process does not read what the experiment reports, so a running one is paused first. One that
+ * starts is paused as soon as it can be; one that is ending is waited for. */
 static void suspend_request(struct dashboard *d)
 {
     if (!d->screen) return;
     d->suspending = true;
-    if (!snapshot_is_running(d->s) || d->s->experiment.paused_since_ms) return;
-    background_pause_command(d->background, true);
-    dashboard_message(d, false, "suspending after this cell; the experiment is paused until fg");
+    d->suspend_sent = false;
+    if (experiment_must_pause(d))
+        dashboard_message(d, false, "suspending after this cell; the experiment is paused until fg");
 }
 
 void dashboard_suspend_pending(struct dashboard *d)
 {
     const bool running = snapshot_is_running(d->s);
-    if (!d->suspending || (running && !d->s->experiment.paused_since_ms)) return;
+    if (!d->suspending) return;
+    if (experiment_must_pause(d)) {
+        if (!d->suspend_sent) d->suspend_sent = background_pause_command(d->background, true);
+        return;
+    }
     d->suspending = false;
     screen_suspend(d->screen);
     if (running && !d->paused_by_hand) background_pause_command(d->background, false);
@@ -92,7 +108,7 @@ static void command_run(struct dashboard *d, const struct effect *e)
     }
     d->s->command = e->command; /* until the next frame reads it */
     d->measures = d->s->experiment_starting = words_run(&e->command, "ab");
-    d->from_queue = false;
+    d->from_queue = d->paused_by_hand = false;
     command_log(d,
                 &e->command); /* not in the status line, where it would cover the progress of the command */
     d->ui.message[0] = '\0';

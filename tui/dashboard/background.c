@@ -223,7 +223,9 @@ bool background_cancel_command(struct background *b)
 bool background_end_command(struct background *b)
 {
     background_lock(b);
-    const bool runs = b->known.task_cancelled || command_interrupt(b);
+    const bool cancelled = b->known.task_cancelled;
+    if (cancelled && b->command_pid) kill(b->command_pid, SIGCONT); /* it may have been paused since */
+    const bool runs = cancelled || command_interrupt(b);
     background_unlock_running(b);
     return runs;
 }

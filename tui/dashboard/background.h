@@ -34,6 +34,7 @@ struct background {
     uint64_t check_wanted;            /* form_hash() of the newest check; set by background_want_check() */
     char history_filter[FILTER_TEXT]; /* set by background_filter_history() */
     int command_pid;                  /* process of the running command, 0: none */
+    bool pausable;                    /* it measures an A/B that has not finished (tui/cli/lib/pause.h) */
     int changes_fd;                   /* changes of its load go there (background_change_load), 0: nowhere */
     /* only used by jobs of QUEUE_DATABASE */
     int64_t alert_logged;                    /* id of the newest alert that was logged */
@@ -94,7 +95,8 @@ bool background_claim_command(struct background *b, struct jobs *queue, const st
 /* Send SIGINT to the running command. False: none runs. background_end_command(): only once. */
 bool background_cancel_command(struct background *b);
 bool background_end_command(struct background *b);
-/* Pause or continue the A/B that the command measures. False: no command runs. */
+/* Pause or continue the A/B that the command measures. False: no command runs, or there is nothing to pause:
+ * its A/B has not begun to report, or has finished. */
 bool background_pause_command(struct background *b, bool pause);
 /* Change the load that it measures, as experiment_change_load() does. False: it does not listen. */
 bool background_change_load(struct background *b, double rate_by, const char *settings);
@@ -140,19 +142,26 @@ void job_estimate_lines(struct background *b, const struct job *j); /* form: of 
 /* ---------------------------------------------------------------- parts of jobs */
 
 /* The A/B that a command measures (jobs_ab.c): {0}, a call for each object "ab" of its lines of progress, and
- * ab_watch_end() when it has ended, `last` being what it wrote last. ab_watch_publish(): shows it then; the
+ * ab_watch_end() when it has ended. ab_watch_publish(): shows it then; the
  * lock is held. */
 struct ab_watch {
     bool known;                     /* there is one */
     struct experiment_state *state; /* owned */
     struct db *db;                  /* owned */
-    int64_t loaded_run, loaded_ns;  /* what was read of the database, and when */
+    int64_t loaded_run, loaded_ns;  /* what was read of the database, or was to be read, and when */
+    int64_t load_ns;                /* how long that took */
+    char unread[256];               /* why that failed; "": it did not */
     bool is_old;                    /* more was stored since */
     int64_t block;
     char phase[16];
 };
 void ab_watch_line(struct background *b, struct ab_watch *w, const json_t *ab);
-void ab_watch_end(struct background *b, struct ab_watch *w, bool cancelled, const char *last);
+struct command_end {
+    bool cancelled;
+    int status;       /* as shell_run() gives it */
+    const char *last; /* what it wrote last, "": nothing */
+};
+void ab_watch_end(struct background *b, struct ab_watch *w, const struct command_end *end);
 void ab_watch_publish(struct background *b, const struct ab_watch *w);
 void ab_watch_announce(struct background *b, const struct ab_watch *w);
 void ab_watch_close(struct ab_watch *w);

@@ -24,7 +24,9 @@ static void first_jobs(struct dashboard *d)
     if (o->frames > 0 || o->read_only) {
         jobs_put(d->queue[QUEUE_DATABASE], &(struct job){ .run = job_load_run, .id = o->resume_id });
     } else {
-        const struct effect resume = action_resume_run(&d->ui, o->resume_id);
+        struct words command = { .arena = &d->ui.texts };
+        resume_command(&command, &d->ui, o->resume_id);
+        const struct effect resume = effect_run(&command);
         effect_apply(d, &resume);
     }
 }
@@ -151,7 +153,7 @@ static void dashboard_close(struct dashboard *d)
     const bool cancelled = d->background && background_end_command(d->background);
     const int leave_ms = cancelled ? LEAVE_COMMAND_MS : LEAVE_MS;
     for (int i = 0; i < QUEUES; i++) done = jobs_close(d->queue[i], leave_ms) && done;
-    if (done && d->background) run_left(d);
+    if (d->background) run_left(d);
     sidebyside_close(d->write);
     if (done) { /* otherwise a job still uses them until the process ends */
         background_close(d->background);

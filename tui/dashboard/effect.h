@@ -17,19 +17,18 @@ enum effect_request {
     REQUEST_SET_MOUSE = 1 << 3, /* make the terminal follow ui.mouse */
     REQUEST_NEXT_THEME = 1 << 4,
     REQUEST_SAVE_PREFERENCES = 1 << 5,
-    REQUEST_PAUSE_EXPERIMENT = 1 << 8,
-    REQUEST_CONTINUE_EXPERIMENT = 1 << 9,
-    REQUEST_START_WRITING = 1 << 10, /* side by side: `writing` */
-    REQUEST_STOP_WRITING = 1 << 11,
-    REQUEST_CANCEL_COMMAND = 1 << 13,
-    REQUEST_MOVE_QUEUED = 1 << 18,    /* job.id: which; job.other_id: rows down */
-    REQUEST_REMOVE_QUEUED = 1 << 19,  /* job.id */
-    REQUEST_RESTORE_QUEUED = 1 << 20, /* the one that was removed last */
-    REQUEST_CHANGE_LOAD = 1
-                          << 21, /* of the experiment; job: 0 settings, other_id: 1 more, -1 fewer requests */
+    REQUEST_PAUSE_EXPERIMENT = 1 << 6,
+    REQUEST_CONTINUE_EXPERIMENT = 1 << 7,
+    REQUEST_START_WRITING = 1 << 8, /* side by side: `writing` */
+    REQUEST_STOP_WRITING = 1 << 9,
+    REQUEST_CANCEL_COMMAND = 1 << 10,
+    REQUEST_MOVE_QUEUED = 1 << 11,    /* job.id: which; job.other_id: rows down */
+    REQUEST_REMOVE_QUEUED = 1 << 12,  /* job.id */
+    REQUEST_RESTORE_QUEUED = 1 << 13, /* the one that was removed last */
+    REQUEST_CHANGE_LOAD = 1 << 14,    /* job.other_id: 1 more requests, -1 fewer, 0: job.text has settings */
     /* these act on `command` */
-    REQUEST_RUN_COMMAND = 1 << 14,  /* in the background; also shows and logs it */
-    REQUEST_SHOW_COMMAND = 1 << 15, /* in the status line and the log */
+    REQUEST_RUN_COMMAND = 1 << 15,  /* in the background; also shows and logs it */
+    REQUEST_SHOW_COMMAND = 1 << 16, /* in the status line and the log */
     REQUEST_COPY_COMMAND = 1 << 17, /* to the terminal's clipboard and the log */
 };
 

@@ -21,6 +21,7 @@ struct running_command {
     char last[400];         /* its last line: after an error this is the message */
     bool reads;             /* it runs beside what else runs */
     struct ab_watch ab;     /* the A/B that it measures */
+    int64_t limits_ms;      /* when the limits of the machine were measured that were known before; 0: none */
 };
 
 static void publish_progress(struct background *b, const struct task_progress *at, const json_t *tune)
@@ -61,6 +62,7 @@ static void command_on_start(void *ctx, int pid)
     if (r->reads) return;
     background_lock(r->b);
     r->b->command_pid = pid;
+    r->b->pausable = false;
     background_unlock_if(r->b, false);
 }
 
@@ -80,6 +82,18 @@ static const char *search_sentence(struct background *b, char buf[TUNE_SENTENCE]
     return buf;
 }
 
+static int64_t limits_measured_ms(struct background *b)
+{
+    const struct known_machine k = background_machine(b);
+    return k.ceilings_known ? k.ceilings.measured_unix_ms : 0;
+}
+
+static bool limits_are_newer(struct background *b, int64_t before_ms)
+{
+    background_read_limits(b);
+    return limits_measured_ms(b) > before_ms;
+}
+
 static void command_announce_end(const struct running_command *r, const struct words *command, int status,
                                  bool cancelled)
 {
@@ -93,7 +107,7 @@ static void command_announce_end(const struct running_command *r, const struct w
                             words_have(command, "--undo")
                                 ? "the previous configuration is in use again; press o for the output"
                                 : "applied; press u to undo, o for the output");
-    else if (!status && words_run(command, "advise"))
+    else if (!status && words_run(command, "advise") && limits_are_newer(b, r->limits_ms))
         background_announce(b, false,
                             "the machine has been measured: 3 shows the advice, o the output of the command");
     else if (made && words_run(command, "quantize"))
@@ -163,13 +177,13 @@ static void written_note(struct background *b, const struct words *command)
     background_unlock(b);
 }
 
-/* Publish that no command runs; `last` is what it wrote last. Returns whether it was cancelled. */
-static bool command_clear(struct background *b, struct ab_watch *ab, const char *last)
+/* Publish that no command runs. Returns whether it was cancelled. */
+static bool command_clear(struct background *b, struct ab_watch *ab, int status, const char *last)
 {
     background_lock(b);
     const bool cancelled = b->known.task_cancelled;
     background_unlock_if(b, false);
-    ab_watch_end(b, ab, cancelled, last);
+    ab_watch_end(b, ab, &(struct command_end){ cancelled, status, last });
     background_lock(b);
     ab_watch_publish(b, ab);
     struct tune_watch *t = &b->known.tune;
@@ -239,9 +253,10 @@ void job_run_command(struct background *b, const struct job *j)
     int status = 0;
     struct err why = { 0 };
     struct running_command r = { .b = b, .page = calloc(1, sizeof *r.page) };
+    r.limits_ms = limits_measured_ms(b);
     const enum err_code rc = command_run(&r, &j->command, &status, &why);
     if (!rc && !status) written_note(b, &j->command);
-    const bool cancelled = command_clear(b, &r.ab, rc ? why.message : r.last);
+    const bool cancelled = command_clear(b, &r.ab, status, rc ? why.message : r.last);
     if (rc) {
         background_announce(b, true, "%s", why.message);
     } else {

@@ -55,7 +55,8 @@ struct dashboard {
     char limits_for[64];          /* run and machine limits that were requested last */
     char model_shown[MODEL_PATH]; /* of the last frame */
     bool leaving, suspending;
-    struct waiting { /* jobs that start one after the other, the next one first */
+    bool suspend_sent; /* suspending: the A/B was asked to pause */
+    struct waiting {   /* jobs that start one after the other, the next one first */
         int64_t id, since_ms;
         struct effect effect;
     } waiting[QUEUED_JOBS], removed; /* removed: the last one taken out by hand, id 0: none */

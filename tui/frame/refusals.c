@@ -75,9 +75,9 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
 {
-    (void)u;
+    if (!s->ceilings_known && u->read_only) return READ_ONLY; /* it measures the machine first */
     if (s->advice_state[0]) return "advice is being computed already";
-    if (!s->ceilings_known && s->queued == QUEUED_JOBS) return QUEUE_FULL; /* it measures the machine first */
+    if (!s->ceilings_known && s->queued == QUEUED_JOBS) return QUEUE_FULL;
     return refuse_no_model(s);
 }
 

@@ -5,8 +5,8 @@
 
 Runs in a pseudo-terminal with a temporary HOME and the bundled model. The first frame counts as complete when its last
 line, the footer with the keys, has been written; time is measured from the fork. CPU time is told apart by thread, from
-/proc/PID/task: the first one draws, "sampler" reads the sensors, "jobs" work in the background, "experiment" runs the A/B;
-the processes of the arms are counted together. Wanted: a first frame within 50 ms, at most 0.5 % of a core while nothing
+/proc/PID/task: the first one draws, "sampler" reads the sensors, "jobs" work in the background; the process of the
+A/B and its workers are counted together, as "arms". Wanted: a first frame within 50 ms, at most 0.5 % of a core while nothing
 happens, and 1 % for drawing and sampling during cells. Nothing is asserted, because times depend on the machine.
 """
 import argparse, fcntl, json, os, pty, select, shutil, signal, statistics, struct, tempfile, termios, time
@@ -165,7 +165,7 @@ def main():
     for name, text in (("fresh", "first frame, nothing stored yet"), ("again", "first frame, again")):
         f = found["first_frame_ms"][name]
         print("| %s, %d starts | %.0f ms | %.0f ms | %.0f ms |" % (text, f["n"], f["median"], f["least"], f["most"]))
-    names = ["drawing", "sampler", "jobs", "experiment", "arms"]
+    names = ["drawing", "sampler", "jobs", "arms"]
     print("\n| share of a core | %s | drawn | resident |\n|---|%s---:|---:|" % (" | ".join(names), "---:|" * len(names)))
     for name, text in (("idle", "nothing happens"), ("ab", "an A/B of %s runs" % a.workload)):
         c = found[name]

@@ -52,5 +52,7 @@ void cli_pause_poll(struct cli_pause *p, struct experiment *x, const struct expe
 
 void cli_pause_end(struct cli_pause *p)
 {
+    while (signal_take())
+        continue; /* a request that came too late must not stop a process that has finished */
     pthread_sigmask(SIG_SETMASK, &p->before, NULL);
 }

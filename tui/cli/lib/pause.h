@@ -22,6 +22,7 @@ void cli_pause_begin(struct cli_pause *p);
  * the experiment has paused. */
 void cli_pause_poll(struct cli_pause *p, struct experiment *x, const struct experiment_state *now);
 
+/* Restores the signal mask; a request that was not taken yet is dropped. */
 void cli_pause_end(struct cli_pause *p);
 
 #endif
