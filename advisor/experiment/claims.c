@@ -96,10 +96,17 @@ static void from_quality(const struct quality *q, enum gate_figure figure, struc
 static void from_energy(const struct experiment_state *s, int arm, struct gate_value *v)
 {
     const struct experiment_arm *a = &s->arm[arm];
-    const double half = a->joules_per_token_half;
-    gate_value_set_interval(v, (struct interval){ a->joules_per_token, a->joules_per_token - half,
-                                                  a->joules_per_token + half });
+    const struct comparison *c = experiment_comparison(s, arm);
+    const struct interval blocks = a->mean[METRIC_ENERGY - METRIC_SENSOR_COUNT];
+    const double tokens = blocks.estimate / a->joules_per_token,
+                 half = isnan(a->joules_per_token_half) ? 0 : a->joules_per_token_half;
+    /* blocks differ, and each counter has a step: one block alone has no interval and decides nothing */
+    gate_value_set_interval(v, (struct interval){ a->joules_per_token, blocks.lower / tokens - half,
+                                                  blocks.upper / tokens + half });
     v->a = s->arm[0].joules_per_token;
+    v->ratio = ratio_of(c->by_metric[METRIC_ENERGY - METRIC_SENSOR_COUNT], METRIC_ENERGY);
+    v->n = c->blocks;
+    v->of = "blocks";
     v->invalid = cells_distrust_reason(s, arm);
     if (isnan(v->value)) v->missing = "this machine has no power sensor";
 }
@@ -171,7 +178,8 @@ static bool settled_for(const struct gate *g, const struct experiment_state *s, 
     claims_gate(g, s, arm, &r);
     if (r.outcome == GATE_PASS || r.outcome == GATE_FAIL) return true;
     for (int i = 0; i < r.terms; i++)
-        if (g->term[i].metric >= 0 && r.row[i].outcome == GATE_UNDECIDED && !isnan(r.row[i].value))
+        if ((g->term[i].metric >= 0 || g->term[i].figure == GATE_ENERGY_TOKEN) &&
+            r.row[i].outcome == GATE_UNDECIDED && !isnan(r.row[i].value))
             return false;
     return true;
 }

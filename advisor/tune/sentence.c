@@ -51,10 +51,10 @@ static void put_quality(struct str *s, const struct tune_result *r)
     else
         str_printf(s, "; quality loss %.2g nats (KL divergence) on %s", r->winner.kld,
                    quality_text_label(text, r->text, r->text_sha256));
-    if (strstr(r->winner.line, "requantize=on") && !isnan(r->winner.kld))
-        str_append(s, ", against this quantized file");
-    if (*r->reference && !isnan(r->winner.kld))
+    if (*r->reference && !isnan(r->winner.kld)) /* it says more than "this file", which may be another one */
         str_printf(s, " against %.100s", path_file_name(r->reference));
+    else if (strstr(r->winner.line, "requantize=on") && !isnan(r->winner.kld))
+        str_append(s, ", against this quantized file");
     if (r->accuracy_limit > 0 && !isnan(r->winner.accuracy_lower))
         str_printf(s, ", %+.2g %% right answers (95 %%: %+.2g to %+.2g)", 100 * r->winner.accuracy_change,
                    100 * r->winner.accuracy_lower, 100 * r->winner.accuracy_upper);

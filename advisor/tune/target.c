@@ -98,11 +98,14 @@ static void put_terms(struct str *s, const struct gate *g, const struct gate_res
     }
 }
 
+/* Candidates may be from different experiments, in which the machine was differently fast: what compares is
+ * the rate relative to the reference of the same experiment. */
 static bool is_better(const struct tune_candidate *a, const struct tune_candidate *b, bool fastest)
 {
-    if (fastest) return a->rate > b->rate || (a->rate > 0 && isnan(b->rate));
+    const double x = a->normalized_rate, y = b->normalized_rate;
+    if (fastest) return x > y || (x > 0 && isnan(y));
     if (a->kld != b->kld) return a->kld < b->kld || (isnan(b->kld) && !isnan(a->kld));
-    return a->rate > b->rate;
+    return x > y;
 }
 
 /* The best of those with this outcome; -1: none. */

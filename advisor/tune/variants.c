@@ -160,7 +160,7 @@ static bool within_limits(const struct variants *s, int i)
     const struct tune_limits *l = &s->o->limits;
     if (!v->quality.known || s->seen[i].failed) return false;
     if (l->memory_bytes > 0 && s->seen[i].memory_bytes > l->memory_bytes) return false;
-    if (!i) return true;
+    if (!i && !s->reference_changed) return true;
     /* an unknown bound proves nothing */
     return v->quality.kld.upper <= l->kld &&
            (!(l->ppl_ratio > 0) || v->quality.ppl_ratio.upper - 1 <= l->ppl_ratio);
@@ -363,7 +363,7 @@ static enum err_code search(struct variants *s, struct experiment_state *x, stru
     const double whole = s->o->budget_s;
     enum err_code rc = ERR_OK;
     if (!s->files) rc = s->o->space ? space_add(s, why) : raced_add(s, why);
-    if (!rc) rc = variants_quality(s, 1, QUALITY_SHARE, why);
+    if (!rc) rc = variants_quality(s, s->reference_changed ? 0 : 1, QUALITY_SHARE, why);
     const bool spaced = s->files && s->o->space;
     const double files_s = s->has_target ? fmax(whole - variants_spent(s), 0.3 * whole) : FILES_SHARE * whole;
     if (!rc) rc = groups_time(s, "files", 1, spaced ? files_s * (1 - SPACE_SHARE) : files_s, x, why);
@@ -400,11 +400,15 @@ static void answer(struct variants *s)
     free(judged);
     snprintf(r->because, sizeof r->because, "%.*s", TUNE_BECAUSE - 1, r->target.text);
     if (r->target.candidate < 0) return;
+    const struct variant *v = &s->v[r->target.candidate];
     r->winner = s->seen[r->target.candidate];
-    r->effect = s->v[r->target.candidate].effect;
+    r->effect = v->effect;
+    r->load = v->load;
+    r->blocks = v->blocks;
+    r->confirm_run = v->run;
     if (r->target.reach == TUNE_REACHED) {
         r->wins = true;
-        r->keep = s->v[r->target.candidate].config;
+        r->keep = v->config;
     }
     r->unfinished = r->target.reach == TUNE_UNDECIDED;
     if (r->unfinished) r->enough_s = ceil(2 * variants_spent(s));
@@ -444,7 +448,8 @@ static enum err_code variants_prepare(struct variants *s, struct err *why)
     if (!rc) rc = text_choose(s, why);
     if (!rc) rc = candidates_list(s, why);
     s->expanded = s->n;
-    if (!rc) reference_exact(s);
+    s->reference_changed = s->files && config_changes_answers(o->current);
+    if (!rc && !s->reference_changed) reference_exact(s);
     return rc;
 }
 

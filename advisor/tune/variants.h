@@ -9,11 +9,14 @@ enum { VARIANTS = 64, VARIANT_STAGES = 24, VARIANT_ARMS = EXPERIMENT_ARMS };
 
 struct variant {
     struct config config;
-    struct quality quality; /* against the reference; of the reference itself: no loss */
+    struct quality quality; /* against the unchanged reference; of that itself: no loss */
     bool asked;             /* its quality was measured, or that was tried */
     bool timed;
     struct gate_result judged;
     struct interval effect; /* ln(rate / rate of the reference) */
+    struct run_load load;   /* of the machine during the experiment that `judged` is from */
+    int blocks;             /* of that experiment */
+    int64_t run;            /* that experiment; 0: not timed */
 };
 
 /* An experiment of the search, by its name: "files 0", "space 0", "confirm". */
@@ -26,7 +29,8 @@ struct variants {
     const struct tune_options *o;
     struct tune_result *out;
     const struct metric *metric;
-    bool has_target, files;      /* files: it chooses between files, else between configs of one */
+    bool has_target, files; /* files: it chooses between files, else between configs of one */
+    bool reference_changed; /* the config of all files changes answers: the loss of v[0] is measured, too */
     struct variant v[VARIANTS];  /* [0] is the reference */
     struct tune_candidate *seen; /* [VARIANTS], owned by the result */
     int n;

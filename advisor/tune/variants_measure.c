@@ -54,11 +54,14 @@ static enum err_code measure(struct variants *s, int i, int windows, double *sec
     const struct arm_spec arm = {
         .model = s->o->model_path, .config = &v->config, .program = s->o->program, .log = s->o->log
     };
+    struct config reference; /* the unchanged file, also where the files run with a config that loses */
+    tune_config_as_is(&reference, &s->v[0].config);
+    if (*config_text(&s->v[0].config, KNOB_MODEL)) config_take(&reference, &s->v[0].config, KNOB_MODEL);
     const struct quality_spec spec = { .file = s->text,
                                        .ctx = s->out->quality.ctx,
                                        .chunks = windows,
                                        .model = s->o->model_path,
-                                       .reference = &s->v[0].config,
+                                       .reference = &reference,
                                        .without_greedy = !asks_for_greedy(s) };
     config_line(&v->config, line, sizeof line);
     if (!variants_report(s, TUNE_PHASE_QUALITY, "quality", line))
@@ -97,6 +100,7 @@ static void reference_perplexity(struct variants *s)
     for (int i = 1; i < s->n; i++) {
         const struct perplexity *p = &s->v[i].quality.figures.reference;
         if (!s->v[i].quality.known) continue;
+        if (s->reference_changed) return; /* its own was measured */
         s->v[0].quality.figures.reference = s->v[0].quality.figures.candidate = *p;
         s->v[0].quality.ppl = (struct interval){ p->ppl, p->ppl - 1.96 * p->ppl_se,
                                                  p->ppl + 1.96 * p->ppl_se };
@@ -171,6 +175,9 @@ static void arm_read(struct variants *s, struct experiment_state *x, int arm, in
     c->timings += a->cells;
     if (a->rate > 0 && !confirms) rate_read(s, x, arm, i);
     if (a->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)a->value[METRIC_PEAK_MEMORY];
+    v->load = experiment_run_load(x, MAX(arm, 1)); /* arm A has that of its first challenger */
+    v->blocks = experiment_comparison(x, MAX(arm, 1))->blocks;
+    v->run = x->run_id;
     x->comparison[arm].quality = v->quality;
     if (s->has_target) target_judge(&v->judged, s->o->target, x, arm);
     c->target = v->judged.outcome;

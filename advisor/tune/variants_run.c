@@ -9,27 +9,42 @@
 /* Not "quality", whose cells are losses of a recipe against its own file: these are against another file. */
 static const char PHASE[] = "variant";
 
-static char *spec_json(const struct variants *s)
+/* The content of every file, because another one may lie at the same path when the search is resumed. */
+static enum err_code files_json(json_t *o, const struct variants *s, struct err *why)
+{
+    json_t *paths = json_array(), *contents = json_array();
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < s->o->files->n && !rc; i++) {
+        const char *path = s->o->files->file[i].path;
+        char *whole = realpath(path, NULL), sha256[HASH_HEX] = "";
+        struct gguf *g = NULL;
+        rc = model_file_open(&g, path, why);
+        if (!rc) rc = model_identity(g, sha256, why);
+        gguf_close(g);
+        json_array_append_new(paths, json_string(whole ? whole : path));
+        json_array_append_new(contents, json_string(sha256));
+        free(whole);
+    }
+    json_put(o, "files", paths);
+    json_put(o, "files_sha256", contents);
+    return rc;
+}
+
+static enum err_code spec_json(char **out, const struct variants *s, struct err *why)
 {
     char line[CONFIG_LINE];
     json_t *o = tune_options_json(s->o, s->text, s->sha256, config_line(s->o->current, line, sizeof line),
                                   s->out->quality.ctx);
-    if (s->files) {
-        json_t *files = json_array();
-        for (int i = 0; i < s->o->files->n; i++) {
-            char *whole = realpath(s->o->files->file[i].path, NULL);
-            json_array_append_new(files, json_string(whole ? whole : s->o->files->file[i].path));
-            free(whole);
-        }
-        json_put(o, "files", files);
-    }
+    const enum err_code rc = s->files ? files_json(o, s, why) : ERR_OK;
     json_put_str(o, "target", s->has_target ? s->o->target->text : NULL);
-    char *text = json_line(o);
+    *out = rc ? NULL : json_line(o);
     json_decref(o);
-    return text;
+    return rc;
 }
 
-static enum err_code check_resumed(const struct variants *s, const char *spec, struct err *why)
+/* sha256: of the reference. */
+static enum err_code check_resumed(const struct variants *s, const char *spec, const char *sha256,
+                                   struct err *why)
 {
     struct run_row old = { 0 };
     const long long id = (long long)s->o->resume_id;
@@ -45,6 +60,11 @@ static enum err_code check_resumed(const struct variants *s, const char *spec, s
                      "--resume %lld: that search had other files or options. Repeat its command and add "
                      "--resume %lld; only --budget and --estimand may differ",
                      id, id);
+    if (!rc && strcmp(old.model_sha256, sha256))
+        rc = err_set(why, ERR_USAGE,
+                     "--resume %lld: its losses are against another file than %s (sha256 %.12s..., expected "
+                     "%.12s...): name the same one, or start a new search",
+                     id, s->o->model_path, sha256, old.model_sha256);
     run_row_free(&old);
     return rc;
 }
@@ -75,10 +95,11 @@ static enum err_code quality_restore(struct variants *s, struct err *why)
     for (int c = 0; c < n && !rc; c++) {
         s->spent_before += cells[c].seconds > 0 ? cells[c].seconds : 0;
         if (strcmp(cells[c].phase, PHASE)) continue;
-        for (int i = 1; i < s->n; i++) {
+        for (int i = s->reference_changed ? 0 : 1; i < s->n; i++) {
             json_t *o = NULL;
             if (strcmp(config_line(&s->v[i].config, line, sizeof line), cells[c].config)) continue;
             if (json_parse(&o, cells[c].worker_json, strlen(cells[c].worker_json), NULL)) o = NULL;
+            s->v[i].quality = (struct quality){ 0 };
             quality_from_json(&s->v[i].quality, o);
             s->v[i].asked = true;
             if (*cells[c].error)
@@ -90,7 +111,7 @@ static enum err_code quality_restore(struct variants *s, struct err *why)
     }
     free(cells);
     int known = 0;
-    for (int i = 1; i < s->n; i++) known += s->v[i].quality.known;
+    for (int i = s->reference_changed ? 0 : 1; i < s->n; i++) known += s->v[i].quality.known;
     if (known == 1)
         s->windows = 0; /* perhaps the pilot: it is measured again, with as many as the budget has */
     return rc;
@@ -132,7 +153,8 @@ enum err_code variants_begin(struct variants *s, struct err *why)
     s->out->reference_quantized = !format_is_full_precision(shape.dominant_format);
     json_t *model = json_pack("{s:s,s:s,s:I}", "name", shape.name, "arch", shape.arch, "params",
                               (json_int_t)shape.params);
-    char *spec = spec_json(s);
+    char *spec = NULL;
+    rc = spec_json(&spec, s, why);
     const struct capsule_arm arm = { .line = s->seen[0].line,
                                      .model_path = o->model_path,
                                      .model_name = path_file_name(o->model_path),
@@ -153,7 +175,7 @@ enum err_code variants_begin(struct variants *s, struct err *why)
                                   .labels = o->labels,
                                   .arm = &arm,
                                   .arms = 1 };
-    if (o->resume_id) rc = check_resumed(s, spec, why);
+    if (!rc && o->resume_id) rc = check_resumed(s, spec, sha256, why);
     if (!rc && o->resume_id) rc = db_run_lock(s->db, o->resume_id, why);
     if (!rc) rc = run_begin(&s->run, s->db, &run, why);
     json_decref(model);
@@ -217,7 +239,9 @@ enum err_code variants_finish(struct variants *s, enum err_code rc, struct err *
     const struct run_outcome outcome = { .state = r->stopped || r->unfinished ? "stopped"
                                                   : rc                        ? "failed"
                                                                               : "done",
-                                         .verdict = r->wins ? verdict_name(VERDICT_BETTER) : NULL,
+                                         /* reaching a target is not a verdict of a comparison */
+                                         .verdict = r->wins && !r->target.asked ? verdict_name(VERDICT_BETTER)
+                                                                                : NULL,
                                          .effect_ratio = exp(r->effect.estimate),
                                          .document = o };
     const enum err_code kept = run_finish(&s->run, &outcome, rc ? NULL : why);

@@ -26,7 +26,7 @@ struct load_prompt {
 /* Where the tokens of prompts come from. */
 struct load_text {
     const int32_t *ids; /* [all] of a text; NULL: prompts are pseudo-random tokens */
-    int64_t n; /* texts of up to so many tokens are cut from the first n ids, longer ones from all of them */
+    int64_t n;   /* prompts are cut from the first n ids if none has more tokens, else all from all of them */
     int64_t all; /* at least n; 0: n */
     /* The user's own prompts: request i gets own[order[i]]; NULL: none. Then the ids above serve the salt
      * only. */

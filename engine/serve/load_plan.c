@@ -67,31 +67,31 @@ static int draw_length(uint64_t *state, const struct load_length *l)
     return (int)fmin(fmax(rint(tokens), 1), 1 << 24);
 }
 
-/* ---------------------------------------------------------------- texts */
-
-/* Write n tokens of the text that `key` names; `salt` changes its first ones (struct load_text). */
-static void text_fill(int32_t *out, int n, const struct load_text *t, uint64_t salt, uint64_t key)
-{
-    const int64_t ids = n <= t->n ? t->n : MAX(t->n, t->all);
-    const uint64_t size = (uint64_t)(ids ? ids : t->vocab), start = hash_next(key) % size;
-    for (int i = 0; i < n; i++) {
-        const uint64_t drawn = hash_next(hash_next(key ^ (i < DRAWN_TOKENS ? salt : 0)) + (uint64_t)i) % size;
-        if (ids)
-            out[i] = t->ids[i < DRAWN_TOKENS ? drawn : (start + (uint64_t)i) % size];
-        else
-            out[i] = (int32_t)drawn;
-    }
-}
-
-/* ---------------------------------------------------------------- arrivals and lengths */
+/* ---------------------------------------------------------------- texts, arrivals and lengths */
 
 struct maker {
     struct load_plan *p;
     const struct workload_load *l;
     const struct load_text *text;
     uint64_t seed, salt; /* salt: of the prompts that are written now */
+    int64_t ids;         /* of the text that all prompts are cut from; 0: they are drawn */
     struct load_trace trace;
 };
+
+/* Write n tokens of the text that `key` names; the salt changes its first ones (struct load_text). */
+static void text_fill(const struct maker *m, int32_t *out, int n, uint64_t key)
+{
+    const struct load_text *t = m->text;
+    const uint64_t size = (uint64_t)(m->ids ? m->ids : t->vocab), start = hash_next(key) % size;
+    for (int i = 0; i < n; i++) {
+        const uint64_t salt = i < DRAWN_TOKENS ? m->salt : 0,
+                       drawn = hash_next(hash_next(key ^ salt) + (uint64_t)i) % size;
+        if (m->ids)
+            out[i] = t->ids[i < DRAWN_TOKENS ? drawn : (start + (uint64_t)i) % size];
+        else
+            out[i] = (int32_t)drawn;
+    }
+}
 
 static void arrivals_make(struct maker *m)
 {
@@ -184,15 +184,15 @@ static void prompt_fill(const struct maker *m, int i, int32_t *to)
     }
     if (!r->turn) {
         at = (int)rint(m->l->prefix * r->n);
-        text_fill(to, at, m->text, m->salt, stream_of(m->seed, STREAM_PREFIX));
+        text_fill(m, to, at, stream_of(m->seed, STREAM_PREFIX));
     }
     for (int b = 0; row && b < row->hashes && at < r->n; b++) {
         const int n = MIN((int)LOAD_TRACE_BLOCK, r->n - at);
-        text_fill(to + at, n, m->text, m->salt,
+        text_fill(m, to + at, n,
                   stream_of(m->seed, STREAM_BLOCK) ^ hash_next((uint64_t)m->trace.hash[row->hash + b]));
         at += n;
     }
-    text_fill(to + at, r->n - at, m->text, m->salt, hash_next(stream_of(m->seed, STREAM_TEXT) + (uint64_t)i));
+    text_fill(m, to + at, r->n - at, hash_next(stream_of(m->seed, STREAM_TEXT) + (uint64_t)i));
     if (!r->turn && m->text->bos >= 0) to[0] = m->text->bos;
 }
 
@@ -212,7 +212,12 @@ static enum err_code prompts_make(struct maker *m, struct err *why)
 {
     struct load_plan *p = m->p;
     int64_t all = 0;
-    for (int i = 0; i < p->n; i++) all += p->request[i].n;
+    /* one choice for all prompts: a prefix that short and long ones share has the same tokens in both */
+    m->ids = m->text->n;
+    for (int i = 0; i < p->n; i++) {
+        all += p->request[i].n;
+        if (p->request[i].n > m->text->n) m->ids = MAX(m->text->n, m->text->all);
+    }
     p->tokens = malloc((size_t)all * sizeof *p->tokens);
     if (!p->tokens)
         return err_set(why, ERR_NOMEM, "out of memory for prompts of %lld tokens", (long long)all);

@@ -161,6 +161,29 @@ static void test_quality_alone(void **state)
     free(s);
 }
 
+/* Bug: joules per token were decided by the resolution of the counter, as if blocks did not differ. */
+static void test_energy_per_token(void **state)
+{
+    (void)state;
+    struct experiment_state *s = state_of(2);
+    set(s, 0, METRIC_ENERGY, 20, 0, 0);
+    set(s, 1, METRIC_ENERGY, 10, log(2), 0.02); /* 9 to 11 J: 0.9 to 1.1 J a token, +-0.01 of the counter */
+    for (int k = 0; k < 2; k++) {
+        s->arm[k].joules_per_token = k ? 1 : 2;
+        s->arm[k].joules_per_token_half = 0.01;
+    }
+    expect(s, "energy_j_token <= 1.12", GATE_PASS, "");
+    expect(s, "energy_j_token <= 1.105", GATE_UNDECIDED, "");
+    expect(s, "energy_j_token <= 1.02", GATE_UNDECIDED, "");
+    expect(s, "energy_j_token <= 0.88", GATE_FAIL, "");
+    expect(s, "energy_j_token <= 0.52*A", GATE_PASS, ""); /* paired */
+    snprintf(s->spec.gate, sizeof s->spec.gate, "energy_j_token <= 1.02");
+    assert_false(claims_gate_settled(s)); /* more blocks narrow it */
+    s->arm[1].mean[AT(METRIC_ENERGY)] = (struct interval){ 10, NAN, NAN };
+    expect(s, "energy_j_token <= 5", GATE_UNDECIDED, "");
+    free(s);
+}
+
 /* Bug: a loss that could not be measured was judged as 0, so the broken file reached every bound. */
 static void test_quality_unknown(void **state)
 {
@@ -527,7 +550,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures),         cmocka_unit_test(test_doubts),
         cmocka_unit_test(test_confirmation),    cmocka_unit_test(test_all),
-        cmocka_unit_test(test_joint),           cmocka_unit_test(test_quality_alone), cmocka_unit_test(test_quality_unknown),
+        cmocka_unit_test(test_joint),           cmocka_unit_test(test_quality_alone),
+        cmocka_unit_test(test_quality_unknown), cmocka_unit_test(test_energy_per_token),
         cmocka_unit_test(test_sentences),       cmocka_unit_test(test_few_blocks),
         cmocka_unit_test(test_wide_intervals),  cmocka_unit_test(test_closing),
         cmocka_unit_test(test_exact_sentences), cmocka_unit_test(test_proposed_arm),

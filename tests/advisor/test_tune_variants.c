@@ -99,7 +99,8 @@ static void ask(struct tune_target *out, const char *target, const struct measur
         struct quality *q = &s->comparison[k].quality;
         list[k] = tune_candidate_unknown(k);
         snprintf(list[k].line, sizeof list[k].line, "%s", LINES[k]);
-        list[k].rate = m[k].rate;
+        list[k].rate = 1000 - m[k].rate; /* of different experiments: they do not compare */
+        list[k].normalized_rate = m[k].rate;
         list[k].kld = m[k].kld;
         for (int i = 0; i < CELL_METRICS; i++) s->arm[k].mean[i] = (struct interval){ NAN, NAN, NAN };
         for (int i = 0; i < METRIC_COUNT; i++) s->arm[k].value[i] = NAN;

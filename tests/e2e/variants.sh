@@ -40,6 +40,13 @@ before=$(cells "$run")
 expect 2 tune --resume "$run" -o json && json 'd["run"] == '"$run"' and len(d["tried"]) == 4'
 [ "$(cells "$run")" = "$before" ] || fail "a continued search measured losses again: $before cells, then $(cells "$run")"
 expect 4 tune --resume "$run" --target 'kld_mean > 9' && says err 'other files or options'
+# the losses that it has are not those against another reference, nor those of a file that has changed since
+expect 4 tune --resume "$run" --ref "$M/m-q8_0.gguf" && says err 'against another file than .*m-q8_0.gguf'
+cp "$M/m-q2_K.gguf" "$T/kept.gguf"
+"$QDYNO" quantize "$M/m-f16.gguf" "$T/changed.gguf" -R q3_K >"$T/out" 2>"$T/err" && mv "$T/changed.gguf" "$M/m-q2_K.gguf"
+expect 4 tune --resume "$run" && says err 'other files or options'
+mv "$T/kept.gguf" "$M/m-q2_K.gguf"
+expect 2 tune --resume "$run" -o json
 
 # another reference, and few files; a page that `show` prints again
 expect 0 tune "$M/m-q4_0.gguf" "$M/m-q2_K.gguf" --ref "$M/m-q8_0.gguf" "${common[@]}" --target 'kld_mean <= 0.5' && says out 'losses are against m-q8_0.gguf, .* itself quantized' &&
@@ -91,4 +98,11 @@ run=$(sed -n 's/^next: qdyno show \([0-9]*\).*/\1/p' "$T/out")
 for e in svg html md; do expect 0 report "$run" --out "$T/tradeoff.$e"; done
 grep -q 'm-q4_0.gguf' "$T/tradeoff.svg" && grep -q 'Speed and memory' "$T/tradeoff.html" && grep -q 'beaten by none' "$T/tradeoff.md" ||
   fail "the report of a search"
+
+# a config that loses, for all files: the reference loses, too; a config saved for another model is not used
+expect 0 tune "$M/m-f16.gguf" "$M/m-q8_0.gguf" "${common[@]}" -C kv=q4_0 --target 'kld_mean <= 5' -o json &&
+  json 'all(t["kld"] > 0 for t in d["tried"]) and len(d["tried"]) == 2'
+expect 0 apply kv=q4_0 && expect 0 tune "$M/m-f16.gguf" "$M/m-q8_0.gguf" "${common[@]}" --target 'kld_mean <= 5' -o json &&
+  json 'not any("kv=" in t["config"] for t in d["tried"])'
+expect 0 apply --remove
 finish

@@ -639,7 +639,32 @@ static void test_own_prompts(void **state)
     }
 }
 
-/* Texts that fit into the first n ids are cut from them, longer ones from all. */
+/* Bug: a short prompt and a long one began with different texts, so nothing of prefix= was shared. */
+static void test_prefix_of_mixed_lengths(void **state)
+{
+    (void)state;
+    enum { SHARED = 20 }; /* tokens */
+    struct err why = { 0 };
+    struct workload w;
+    struct load_plan *p;
+    int shorter = 0, longer = 0;
+    for (size_t i = 0; i < COUNT_OF(TEXT); i++) TEXT[i] = (int32_t)(i % 1000);
+    const struct load_text text = { .ids = TEXT, .n = 200, .all = COUNT_OF(TEXT), .vocab = 1000, .bos = -1 };
+    CHECK_OK(workload_parse(&w, "load:rate=4,requests=40,in=lognormal:400:1,out=1,prefix=0.9", &why));
+    CHECK_OK(load_plan_make(&p, &w.load, 1, &text, &why));
+    for (int i = 0; i < p->n; i++) {
+        const struct load_request *r = &p->request[i];
+        if (r->n < 2 * SHARED) continue;
+        shorter += 0.9 * r->n < 200;
+        longer += 0.9 * r->n > 200;
+        assert_memory_equal(r->prompt, p->request[0].prompt, SHARED * sizeof *r->prompt);
+    }
+    CHECK_GT(shorter, 0);
+    CHECK_GT(longer, 0);
+    load_plan_free(p);
+}
+
+/* Prompts that fit into the first n ids are cut from them; where one is longer, all are cut from all. */
 static void test_longer_text(void **state)
 {
     (void)state;
@@ -678,6 +703,7 @@ int main(void)
         cmocka_unit_test(test_salt),
         cmocka_unit_test(test_own_prompts),
         cmocka_unit_test(test_longer_text),
+        cmocka_unit_test(test_prefix_of_mixed_lengths),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_refused_lines),
         cmocka_unit_test(test_keys_of_configs),

@@ -167,13 +167,11 @@ static bool tuner_resumes(const struct tuner *t)
     return args_has(t->a, "--resume");
 }
 
-/* The current config: -C or flags come first; then, of a run that is resumed, its own; then the one that an
- * earlier `tune` or `apply` saved for the model. */
+/* The current config: -C or flags come first; then, of a run that is resumed, its own. */
 static enum err_code tuner_config(struct tuner *t, struct err *why)
 {
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
-    if (!rc && !tuner_resumes(t)) return cli_applied_config(&t->current, t->g, t->a, why);
-    if (!rc && !args_has(t->a, "-C") && !t->a->knob_count) t->current = t->stored.current;
+    if (!rc && tuner_resumes(t) && !args_has(t->a, "-C") && !t->a->knob_count) t->current = t->stored.current;
     return rc;
 }
 
@@ -200,6 +198,9 @@ static enum err_code tuner_init(struct tuner *t, struct err *why)
         rc = tune_stored_read(&t->stored, t->g->db_path, args_int(t->a, "--resume", 0), why);
     if (!rc) rc = tuner_config(t, why);
     if (!rc) rc = tuner_model(t, why);
+    /* what an earlier `tune` or `apply` saved for this model; files that are compared run as they are */
+    if (!rc && !tuner_resumes(t) && t->variants.files.n < 2 && !*config_text(&t->current, KNOB_MODEL))
+        rc = cli_applied_config_of(&t->current, t->g, t->a, t->model, why);
     config_unset(&t->current, KNOB_MODEL); /* every candidate runs t->model */
     if (rc) return rc;
     t->lines.model = t->model;

@@ -115,17 +115,23 @@ static enum err_code config_read(struct config *out, const struct cli_args *a, c
 enum err_code cli_applied_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
                                  struct err *why)
 {
-    struct applied kept;
-    struct machine m;
     char *path = NULL;
-    bool found = false;
     if (args_has(a, "-C") || a->knob_count) return ERR_OK;
     enum err_code rc = cli_model(&path, a, why);
-    if (!rc) rc = apply_read(&kept, path, &found, why);
-    if (rc || !found) {
-        free(path);
-        return rc;
-    }
+    if (!rc) rc = cli_applied_config_of(c, g, a, path, why);
+    free(path);
+    return rc;
+}
+
+enum err_code cli_applied_config_of(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                                    const char *path, struct err *why)
+{
+    struct applied kept;
+    struct machine m;
+    bool found = false;
+    if (args_has(a, "-C") || a->knob_count) return ERR_OK;
+    const enum err_code rc = apply_read(&kept, path, &found, why);
+    if (rc || !found) return rc;
     *c = kept.config;
     const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
     cli_note(g, "using config %s, as applied in %s%s; -C default ignores it", kept.line, kept.path,
@@ -137,7 +143,6 @@ enum err_code cli_applied_config(struct config *c, const struct cli_global *g, c
                  kept.load, str_text(&command));
         str_free(&command);
     }
-    free(path);
     return ERR_OK;
 }
 

@@ -21,7 +21,7 @@ struct model_shape; /* engine/arch/arch.h */
 /* Flags that several commands share, so that they read the same everywhere. */
 #define FLAG_REQUANTIZE_ROW                                                                                  \
     {                                                                                                        \
-        .name = "--requantize", .help = "let recipes quantize a quantized file again; losses are then "     \
+        .name = "--requantize", .help = "let recipes quantize a quantized file again; losses are then "      \
                                         "against that file, not against the original"                        \
     }
 /* With --requantize: requantize=on in a config with a recipe. */
@@ -134,6 +134,9 @@ enum err_code cli_config(struct config *out, const struct cli_args *a, const cha
  * one, and notes that on stderr. Errors: a saved file that cannot be read. */
 enum err_code cli_applied_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
                                  struct err *why);
+/* The same for the model in the file `path`. */
+enum err_code cli_applied_config_of(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                                    const char *path, struct err *why);
 
 /* Every -C line times every combination of the comma-separated knob flags, without duplicates; at least one.
  * *out is owned by the caller: free(). Errors: ERR_USAGE, also for more than 4096 configs. */
