@@ -17,7 +17,7 @@
 /* The config of a rank: the file that runs, without the recipe that made it. */
 static enum err_code rank_config(const struct model *m, struct str *line, struct err *why)
 {
-    static const enum knob_id RECIPE[] = { KNOB_METHOD,  KNOB_FORMAT,   KNOB_PARAMS, KNOB_CALIB,
+    static const enum knob_id RECIPE[] = { KNOB_METHOD,  KNOB_FORMAT,     KNOB_PARAMS,   KNOB_CALIB,
                                            KNOB_TENSORS, KNOB_REQUANTIZE, KNOB_HANDICAP, KNOB_HOSTS };
     struct config c = m->config;
     for (size_t i = 0; i < COUNT_OF(RECIPE); i++) config_unset(&c, RECIPE[i]);

@@ -373,7 +373,8 @@ static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, str
     json_t *capsule, *nothing = json_object(), *c;
     enum err_code rc = capsule_load(&capsule, d, id, why);
     if (!rc && !capsule)
-        rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no provenance record: runs of early versions have none", id);
+        rc = err_set(why, ERR_USAGE,
+                     "run %" PRId64 " has no provenance record: runs of early versions have none", id);
     json_t *all = capsule_diff(nothing, rc ? NULL : capsule, NULL);
     size_t i;
     table_init(t, &DOCUMENT_CAPSULE);

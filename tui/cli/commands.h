@@ -16,17 +16,17 @@ typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 command_fn command_ab, command_advise, command_apply, command_audit, command_baseline, command_bench,
     command_cache, command_calibrate, command_claims, command_compare, command_dashboard, command_detect,
     command_doctor, command_eval, command_fit, command_govern, command_help, command_history, command_import,
-    command_info, command_logits, command_methods, command_models, command_prune, command_push, command_quantize,
-    command_rank, command_recipe, command_replay, command_report, command_run, command_serve,
-    command_serve_metrics, command_show, command_stories, command_synth, command_telemetry, command_tokenize,
-    command_train, command_tune, command_watch, command_worker, command_complete;
+    command_info, command_logits, command_methods, command_models, command_prune, command_push,
+    command_quantize, command_rank, command_recipe, command_replay, command_report, command_run,
+    command_serve, command_serve_metrics, command_show, command_stories, command_synth, command_telemetry,
+    command_tokenize, command_train, command_tune, command_watch, command_worker, command_complete;
 extern const struct cli_flag FLAGS_AB[], FLAGS_ADVISE[], FLAGS_APPLY[], FLAGS_AUDIT[], FLAGS_BASELINE[],
     FLAGS_BENCH[], FLAGS_CACHE[], FLAGS_CALIBRATE[], FLAGS_CLAIMS[], FLAGS_COMPARE[], FLAGS_DASHBOARD[],
     FLAGS_DETECT[], FLAGS_EVAL[], FLAGS_FIT[], FLAGS_GOVERN[], FLAGS_HELP[], FLAGS_HISTORY[], FLAGS_IMPORT[],
-    FLAGS_INFO[], FLAGS_LOGITS[], FLAGS_METHODS[], FLAGS_MODELS[], FLAGS_PRUNE[], FLAGS_PUSH[], FLAGS_QUANTIZE[],
-    FLAGS_RANK[], FLAGS_RECIPE[], FLAGS_REPLAY[], FLAGS_REPORT[], FLAGS_RUN[], FLAGS_SERVE[],
-    FLAGS_SERVE_METRICS[], FLAGS_SHOW[], FLAGS_STORIES[], FLAGS_SYNTH[], FLAGS_TELEMETRY[], FLAGS_TOKENIZE[],
-    FLAGS_TRAIN[], FLAGS_TUNE[], FLAGS_WATCH[], FLAGS_WORKER[];
+    FLAGS_INFO[], FLAGS_LOGITS[], FLAGS_METHODS[], FLAGS_MODELS[], FLAGS_PRUNE[], FLAGS_PUSH[],
+    FLAGS_QUANTIZE[], FLAGS_RANK[], FLAGS_RECIPE[], FLAGS_REPLAY[], FLAGS_REPORT[], FLAGS_RUN[],
+    FLAGS_SERVE[], FLAGS_SERVE_METRICS[], FLAGS_SHOW[], FLAGS_STORIES[], FLAGS_SYNTH[], FLAGS_TELEMETRY[],
+    FLAGS_TOKENIZE[], FLAGS_TRAIN[], FLAGS_TUNE[], FLAGS_WATCH[], FLAGS_WORKER[];
 
 /* Parses token ids from "1,2,3" or a JSON array. ERR_USAGE names the word that is not an id. */
 enum err_code ids_parse(struct token_list *ids, const char *text, struct err *why);

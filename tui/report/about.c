@@ -115,7 +115,8 @@ static const char *workload_words(struct report *r, const struct workload *w)
 {
     struct str s = { 0 };
     if (w->train > 0) str_printf(&s, "trains a new model for %d step%s", w->train, str_plural(w->train));
-    if (*w->eval_file) str_append(&s, "measures quality: how well each config predicts every token of a text");
+    if (*w->eval_file)
+        str_append(&s, "measures quality: how well each config predicts every token of a text");
     if (workload_is_load(w)) str_append(&s, "serves requests that come and go, the same ones to every arm");
     if (w->prompt > 0) str_printf(&s, "reads a prompt of %d token%s", w->prompt, str_plural(w->prompt));
     if (w->gen > 0)
