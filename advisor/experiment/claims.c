@@ -122,6 +122,8 @@ static void gate_value_lookup(void *ctx, const struct gate_term *t, struct gate_
     const struct experiment_state *s = of->s;
     if (s->arm[of->arm].failed) {
         v->missing = s->arm[of->arm].error;
+    } else if (t->metric == METRIC_PERPLEXITY && s->comparison[of->arm].quality.known) {
+        from_quality(&s->comparison[of->arm].quality, GATE_PPL, v); /* cells of timings have none */
     } else if (t->metric >= 0) {
         gate_value_from_cells(s, of->arm, t->metric, v);
     } else if (t->figure == GATE_ENERGY_TOKEN) {

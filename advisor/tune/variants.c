@@ -93,6 +93,10 @@ static enum err_code options_check(const struct variants *s, struct err *why)
     const struct tune_options *o = s->o;
     if (o->search_only)
         return err_set(why, ERR_USAGE, "--search-only is for a search of one file without --target");
+    if (o->goal == GOAL_ENERGY)
+        return err_set(why, ERR_USAGE,
+                       "--goal energy is for a search of one file without --target: expected a target for "
+                       "energy here, such as --target 'energy_j_token <= 2'");
     if (o->limits.accuracy > 0)
         return err_set(why, ERR_USAGE, "--limit accuracy= is for a search of one file without --target");
     if (config_is_foreign(o->current) || (o->space && tune_is_foreign(o->current, o->space)))
@@ -379,12 +383,7 @@ static enum err_code search(struct variants *s, struct experiment_state *x, stru
 
 static int judged_candidates(const struct variants *s, struct gate_result *judged)
 {
-    for (int i = 0; i < s->n; i++) {
-        judged[i] = s->v[i].judged;
-        /* what was not timed, because its loss excludes it, has failed; without figures it is undecided */
-        if (!s->v[i].timed && needs_timing(s) && judged[i].outcome == GATE_PASS)
-            judged[i].outcome = GATE_UNDECIDED;
-    }
+    for (int i = 0; i < s->n; i++) judged[i] = s->v[i].judged;
     return s->n;
 }
 

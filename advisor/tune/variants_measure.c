@@ -175,10 +175,13 @@ static void arm_read(struct variants *s, struct experiment_state *x, int arm, in
     c->timings += a->cells;
     if (a->rate > 0 && !confirms) rate_read(s, x, arm, i);
     if (a->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)a->value[METRIC_PEAK_MEMORY];
+    x->comparison[arm].quality = v->quality;
+    /* the reference is in every experiment: a further one does not take back what the first decided */
+    const bool decided = v->judged.outcome == GATE_PASS || v->judged.outcome == GATE_FAIL;
+    if (!i && v->run && v->run != x->run_id && decided) return;
     v->load = experiment_run_load(x, MAX(arm, 1)); /* arm A has that of its first challenger */
     v->blocks = experiment_comparison(x, MAX(arm, 1))->blocks;
     v->run = x->run_id;
-    x->comparison[arm].quality = v->quality;
     if (s->has_target) target_judge(&v->judged, s->o->target, x, arm);
     c->target = v->judged.outcome;
 }

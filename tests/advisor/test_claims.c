@@ -100,6 +100,8 @@ static void test_figures(void **state)
     expect(s, "ppl <= 1.02*A", GATE_PASS, ""); /* paired, although its own interval is wide */
     expect(s, "ppl <= 5.1", GATE_UNDECIDED, "");
     expect(s, "ppl_ratio < 1.013", GATE_PASS, "");
+    expect(s, "perplexity <= 1.02*A", GATE_PASS, ""); /* the same figure under its other name */
+    expect(s, "perplexity <= 4", GATE_FAIL, "");
     expect(s, "mcnemar_p < 0.05", GATE_PASS, "");
     expect(s, "first_divergence >= 64", GATE_PASS, "");
     expect(s, "first_divergence >= 65", GATE_UNDECIDED, "");

@@ -76,6 +76,7 @@ if [ -s "$T/other.gguf" ]; then
 fi
 expect 4 tune "$M" -m "$M/m-q8_0.gguf" && says err 'expected one of both'
 expect 4 tune "$M" --target 'speed > 3' && says err 'target' && says err "no figure is called 'speed'"
+expect 4 tune "$M" --goal energy && says err 'energy_j_token'
 expect 4 tune --ref "$M/m-q8_0.gguf" && says err '\-\-ref'
 mkdir "$T/empty"
 expect 4 tune "$T/empty" && says err 'no \*.gguf file'
