@@ -23,10 +23,24 @@ all_end() {
   fail "$what: still running after a minute: $(ps -o pid=,args= -p "$(echo $left | tr ' ' ,)" | tr '\n' ';')"
   kill -9 $left
 }
+# paused PID: pauses the A/B of that dashboard, and waits until a process of its tree is stopped.
+paused() {
+  local child
+  for _ in $(seq $((WAIT_S * 10))); do grep -q 'run [0-9]*: A ' "$T/out" && break; sleep 0.1; done
+  printf '|\n' >&7
+  for _ in $(seq $((WAIT_S * 10))); do
+    for child in $(tree $1); do
+      case $(ps -o stat= -p $child) in T*) return ;; esac
+    done
+    sleep 0.1
+  done
+  fail "the A/B of the dashboard was not paused: $(tail -3 "$T/out")"
+}
 # dies_with LEVELS INPUT ARGUMENTS...: starts the program, waits until its tree has that many generations, kills it.
 dies_with() {
   local levels=$1 input=$2 pid all=
   shift 2
+  : >"$T/out"
   mkfifo "$T/in"
   "$QDYNO" "$@" <"$T/in" >"$T/out" 2>"$T/err" &
   pid=$!
@@ -34,6 +48,7 @@ dies_with() {
   exec 7>"$T/in"
   rm "$T/in"
   printf '%b' "$input" >&7
+  [ -z "${PAUSED:-}" ] || paused $pid
   # Stopped while its tree is listed: it starts nothing then. Between two workers it has none: it is listed again.
   for _ in $(seq $((WAIT_S * 10))); do
     kill -STOP $pid 2>/dev/null || break
@@ -54,6 +69,8 @@ dies_with 1 '' bench -C default -p 64 -n 64 -r 500
 dies_with 1 '' tune --budget 120s
 dies_with 1 '' watch --every 1s -w tg64
 dies_with 2 'tune\n\n\n\n' dashboard --linear
+dies_with 2 'b\n\n\n\n\n\n\n60s\n' dashboard --linear
+PAUSED=1 dies_with 1 'b\n\n\n\n\n\n\n60s\n' dashboard --linear
 dies_with 1 '' govern default q8_0 --rule itl=1s -n 100000
 if [ -r "$PLUGINS/moody.so" ]; then # a plug-in runs in a process of its own, here one that hangs
   expect 0 synth --shape tiny -R f32 "$T/m.gguf"

@@ -10,7 +10,6 @@
 
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
-#include "advisor/outcome/outcome.h"
 #include "advisor/predict/predict.h"
 #include "base/cut/cut.h"
 #include "engine/import/import.h"
