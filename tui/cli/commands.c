@@ -27,7 +27,7 @@ const struct command COMMANDS[] = {
                  "sets the periods of every command that samples." },
     { .name = "models", .group = GROUP_USE, .flags = FLAGS_MODELS, .run = command_models, .max_args = 1,
       .arguments = "[TEXT] [--fits] [--runs] [--sort KEY] [--dir DIR]... [--search TEXT | --remote OWNER/REPO | --pull NAME]",
-      .help = "list the models on this machine, whether they fit, and how fast they are",
+      .help = "list models on this machine: do they fit, and how fast are they",
       .details = "Looks in the caches of the Hugging Face hub and of llama.cpp, in Ollama's store, in the folders "
                  "of LM Studio and ModelScope, and in --dir and QDYNO_MODELS. TEXT keeps the models with it in "
                  "their name, architecture, quantization or source. Any name of the list, and any part that only "
