@@ -4,12 +4,13 @@
 # complete, and the message says what to do.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 for the hub"; exit 77; }
-[ -f "$MODEL" ] || { echo "SKIPPED: no $MODEL"; exit 77; }
 unset MODEL_ENDPOINT HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE HF_HUB_CACHE HUGGINGFACE_HUB_CACHE LLAMA_CACHE OLLAMA_MODELS MODELSCOPE_CACHE MODELSCOPE_DOMAIN HF_HUB_DISABLE_SYMLINKS HF_HUB_DISABLE_IMPLICIT_TOKEN
 
 HUB=$T/hub
 export TMPDIR=$T/tmp
 mkdir -p "$TMPDIR"
+MODEL=$T/model.gguf
+"$QDYNO" synth --shape tiny -R f16 -q "$MODEL" >/dev/null 2>&1 || fail "no model for the hub"
 mkdir -p "$HUB/o/tiny/sub" "$HUB/o/split" "$HUB/o/new" "$HUB/o/closed" "$HUB/ollama/library/tiny" "$HUB/modelscope/o/t.iny"
 cp "$MODEL" "$HUB/o/tiny/tiny-F32.gguf"
 "$QDYNO" quantize "$MODEL" -R q8_0 "$HUB/o/tiny/tiny-Q8_0.gguf" >/dev/null 2>&1 || fail "no q8_0 model for the hub"
