@@ -321,13 +321,7 @@ static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, 
 {
     struct run_row old = { 0 };
     const long long id = (long long)t->task.o->resume_id;
-    enum err_code rc = db_run_get(t->record.db, t->task.o->resume_id, &old, why);
-    if (!rc && strcmp(old.kind, "tune"))
-        rc = err_set(why, ERR_USAGE, "--resume %lld: expected a tuning run, but that run is of kind '%s'", id,
-                     old.kind);
-    if (!rc && !strcmp(old.state, "done"))
-        rc = err_set(why, ERR_USAGE, "--resume %lld: that search is finished: qdyno show %lld prints it", id,
-                     id);
+    enum err_code rc = tune_resumed_run(&old, t->record.db, t->task.o->resume_id, why);
     if (!rc && tune_spec_text_differs(old.spec_json, t->quality.sha256))
         rc = err_set(
             why, ERR_USAGE,
@@ -342,16 +336,6 @@ static enum err_code run_check_resumed(struct tuning *t, const char *spec_json, 
             id, old.model_name, old.workload, id);
     run_row_free(&old);
     return rc;
-}
-
-/* What is stored with the model. New reference. */
-static json_t *model_description(const struct tune_task *task)
-{
-    json_t *o = json_object();
-    json_put_str(o, "name", task->shape.name);
-    json_put_str(o, "arch", task->shape.arch);
-    json_put_int(o, "params", task->shape.params);
-    return o;
 }
 
 /* The text of the options, or else of the model. */
@@ -378,37 +362,19 @@ static enum err_code quality_text_read(struct tuning *t, struct err *why)
 enum err_code tune_run_begin(struct tuning *t, struct err *why)
 {
     const struct tune_options *o = t->task.o;
-    char work[576], sha256[HASH_HEX];
+    char sha256[HASH_HEX];
     enum err_code rc = model_identity(t->task.file, sha256, why);
     if (!rc) rc = quality_text_read(t, why);
     if (!rc) rc = tune_task_read(t, why);
     if (rc) return rc;
-    json_t *model = model_description(&t->task);
     char *spec_json = tune_spec_json(t);
-    const struct capsule_arm arm = { .line = t->known.list[0].line,
-                                     .model_path = o->model_path,
-                                     .model_name = path_file_name(o->model_path),
-                                     .sha256 = sha256,
-                                     .description = model };
-    const struct run_spec run = { .kind = "tune",
-                                  .workload = workload_line(&o->workload, work, sizeof work),
-                                  .label = t->known.list[0].line,
-                                  .metric = t->task.metric->name,
-                                  .spec_json = spec_json,
-                                  .seed = o->seed,
-                                  .resume_id = o->resume_id,
-                                  .has_canary = o->sampler != NULL,
-                                  .machine = o->machine,
-                                  .ceilings = o->ceilings,
-                                  .sampler = o->sampler,
-                                  .program = o->program,
-                                  .labels = o->labels,
-                                  .arm = &arm,
-                                  .arms = 1 };
+    const struct tune_run_about about = { .label = t->known.list[0].line,
+                                          .metric = t->task.metric->name,
+                                          .spec_json = spec_json,
+                                          .sha256 = sha256,
+                                          .shape = &t->task.shape };
     if (o->resume_id) rc = run_check_resumed(t, spec_json, sha256, why);
-    if (!rc && o->resume_id) rc = db_run_lock(t->record.db, o->resume_id, why); /* before it is reopened */
-    if (!rc) rc = run_begin(&t->record.run, t->record.db, &run, why);
-    json_decref(model);
+    if (!rc) rc = tune_run_open(&t->record.run, t->record.db, o, &about, why);
     free(spec_json);
     t->record.started = !rc;
     t->out->run_id = rc ? 0 : t->record.run.row.id;

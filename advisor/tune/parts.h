@@ -208,6 +208,21 @@ void tune_explain_passed(struct tuning *t);
 
 /* ---------------------------------------------------------------- run.c */
 
+/* The run to resume, if it is a search that is not finished. *row owned, also after an error: run_row_free.
+ * Errors: ERR_USAGE; those of the database. */
+enum err_code tune_resumed_run(struct run_row *row, struct db *d, int64_t id, struct err *why);
+/* What the run of a search is stored with, beside the options. */
+struct tune_run_about {
+    const char *label;  /* the config that the others are compared with */
+    const char *metric; /* its name */
+    const char *spec_json;
+    const char *sha256; /* of o->model_path */
+    const struct model_shape *shape;
+};
+/* Inserts the run's row, or locks and reopens o->resume_id. Errors: those of run_begin and db_run_lock. */
+enum err_code tune_run_open(struct run *run, struct db *d, const struct tune_options *o,
+                            const struct tune_run_about *about, struct err *why);
+
 /* Run an experiment to its end. `each` is called while it runs, and once after; *goes_on false stops it. *s:
  * its last state. Errors: those of experiment_start and of `each`; ERR_CANCELLED (stopped); what the
  * experiment failed with. */

@@ -48,13 +48,7 @@ static enum err_code check_resumed(const struct variants *s, const char *spec, c
 {
     struct run_row old = { 0 };
     const long long id = (long long)s->o->resume_id;
-    enum err_code rc = db_run_get(s->db, s->o->resume_id, &old, why);
-    if (!rc && strcmp(old.kind, "tune"))
-        rc = err_set(why, ERR_USAGE, "--resume %lld: expected a tuning run, but that run is of kind '%s'", id,
-                     old.kind);
-    if (!rc && !strcmp(old.state, "done"))
-        rc = err_set(why, ERR_USAGE, "--resume %lld: that search is finished: qdyno show %lld prints it", id,
-                     id);
+    enum err_code rc = tune_resumed_run(&old, s->db, s->o->resume_id, why);
     if (!rc && !tune_spec_same(old.spec_json, spec))
         rc = err_set(why, ERR_USAGE,
                      "--resume %lld: that search had other files or options. Repeat its command and add "
@@ -142,7 +136,7 @@ enum err_code variants_begin(struct variants *s, struct err *why)
     const struct tune_options *o = s->o;
     struct gguf *g = NULL;
     struct model_shape shape = { 0 };
-    char sha256[HASH_HEX] = "", work[WORKLOAD_LINE];
+    char sha256[HASH_HEX] = "";
     enum err_code rc = model_file_open(&g, o->model_path, why);
     if (!rc) rc = model_shape_read(&shape, g, why);
     if (!rc) rc = model_identity(g, sha256, why);
@@ -151,34 +145,15 @@ enum err_code variants_begin(struct variants *s, struct err *why)
     s->out->random_weights = shape.random_weights;
     s->out->answers_unverified = shape.unknown > 0;
     s->out->reference_quantized = !format_is_full_precision(shape.dominant_format);
-    json_t *model = json_pack("{s:s,s:s,s:I}", "name", shape.name, "arch", shape.arch, "params",
-                              (json_int_t)shape.params);
     char *spec = NULL;
     rc = spec_json(&spec, s, why);
-    const struct capsule_arm arm = { .line = s->seen[0].line,
-                                     .model_path = o->model_path,
-                                     .model_name = path_file_name(o->model_path),
-                                     .sha256 = sha256,
-                                     .description = model };
-    const struct run_spec run = { .kind = "tune",
-                                  .workload = workload_line(&o->workload, work, sizeof work),
-                                  .label = s->seen[0].line,
-                                  .metric = s->metric->name,
-                                  .spec_json = spec,
-                                  .seed = o->seed,
-                                  .resume_id = o->resume_id,
-                                  .has_canary = o->sampler != NULL,
-                                  .machine = o->machine,
-                                  .ceilings = o->ceilings,
-                                  .sampler = o->sampler,
-                                  .program = o->program,
-                                  .labels = o->labels,
-                                  .arm = &arm,
-                                  .arms = 1 };
+    const struct tune_run_about about = { .label = s->seen[0].line,
+                                          .metric = s->metric->name,
+                                          .spec_json = spec,
+                                          .sha256 = sha256,
+                                          .shape = &shape };
     if (!rc && o->resume_id) rc = check_resumed(s, spec, sha256, why);
-    if (!rc && o->resume_id) rc = db_run_lock(s->db, o->resume_id, why);
-    if (!rc) rc = run_begin(&s->run, s->db, &run, why);
-    json_decref(model);
+    if (!rc) rc = tune_run_open(&s->run, s->db, o, &about, why);
     free(spec);
     s->started = !rc;
     s->out->run_id = rc ? 0 : s->run.row.id;

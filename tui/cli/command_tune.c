@@ -349,7 +349,7 @@ static void close_tune(struct table *out, const struct tuner *t)
     const struct tune_result *r = &t->result;
     if (*r->reference) {
         tune_close_conditions(out, r, t->g->db_path);
-        tune_close_variants(out, r, t->model);
+        tune_close_variants(out, r, &t->variants, t->model, t->workload);
         return;
     }
     const long long run = (long long)r->run_id, raced = (long long)r->raced;

@@ -205,9 +205,32 @@ static void close_commands(struct table *t, const struct config *keep, const cha
     str_free(&notes);
 }
 
-void tune_close_variants(struct table *t, const struct tune_result *r, const char *model)
+/* Of many candidates, each with its own 95 % interval, one may reach the target by luck. */
+static void close_again(struct table *t, const struct tune_result *r, const struct tune_choice *c,
+                        const char *model, const char *workload)
+{
+    int timed = 0;
+    for (int i = 0; i < r->n_seen; i++) timed += r->seen[i].timings > 0;
+    if (!r->target.asked || r->target.reach != TUNE_REACHED || timed < 2 ||
+        !strcmp(r->winner.line, r->current.line))
+        return;
+    struct str again = { 0 };
+    advice_ab_command(&again, model, r->current.line, r->winner.line, workload);
+    str_append(&again, " --gate ");
+    word_append(&again, c->target.text);
+    table_closing(
+        t,
+        "each interval is 95 %% for its candidate alone, so one of %d may reach the target by luck; to measure "
+        "it again: %s",
+        timed, str_text(&again));
+    str_free(&again);
+}
+
+void tune_close_variants(struct table *t, const struct tune_result *r, const struct tune_choice *c,
+                         const char *model, const char *workload)
 {
     const long long run = (long long)r->run_id;
+    close_again(t, r, c, model, workload);
     if (r->wins) close_commands(t, &r->keep, model);
     if (r->unfinished)
         table_next(

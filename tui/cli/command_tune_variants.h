@@ -34,7 +34,8 @@ const char *tune_choice_workload(const struct tune_choice *c);
 void tune_put_target(json_t *row, const struct tune_result *r, const struct tune_choice *c);
 /* Every candidate with intervals; the reference; what was left out. Nothing for other searches. */
 void tune_note_variants(struct table *t, const struct tune_result *r, const struct tune_choice *c);
-/* The commands that run the answer, or the next step. */
-void tune_close_variants(struct table *t, const struct tune_result *r, const char *model);
+/* The commands that measure and run the answer, or the next step. workload: of the search, as a line. */
+void tune_close_variants(struct table *t, const struct tune_result *r, const struct tune_choice *c,
+                         const char *model, const char *workload);
 
 #endif
