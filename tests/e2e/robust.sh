@@ -28,7 +28,8 @@ shell_is_whole() {
   wait_for 60 "^answer $asked 42" || return 1
   grep -q ' icanon' "$T/stty" && grep -q ' echo ' "$T/stty" || fail "$1: the terminal was not put back"
 }
-dashboard_pid() { pgrep -n -f "^$QDYNO --db" ; }
+# The child of this terminal's shell: other tests run dashboards of the same program at the same time.
+dashboard_pid() { pgrep -n -P "$(tm list-panes -F '#{pane_pid}')" -f "^$QDYNO --db"; }
 
 tm -f /dev/null new-session -d -x 100 -y 30 "bash --norc"
 tm set-option -g remain-on-exit on
