@@ -107,11 +107,6 @@ void hub_close(struct hub *h)
     free(h);
 }
 
-bool hub_is_offline(const struct hub *h)
-{
-    return h->offline;
-}
-
 enum err_code hub_offline_check(const struct hub *h, const char *what, struct err *why)
 {
     if (!h->offline) return ERR_OK;

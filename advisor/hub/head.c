@@ -60,7 +60,7 @@ static enum err_code part_read(struct str *header, struct hub *h, const char *ur
     snprintf(a.range, sizeof a.range, "bytes=%" PRId64 "-%" PRId64, from, end - 1);
     enum err_code rc = hub_send(h, &a, why);
     const char *range = hub_header(&a, HEADER_RANGE);
-    if (!rc && (*range ? !hub_range_parse(range, &first, &last, &total) : false)) first = -1;
+    if (!rc && *range && !hub_range_parse(range, &first, &last, &total)) first = -1;
     if (!rc && first != from)
         rc = err_set(why, ERR_FORMAT, "%s: the server cannot send a part of the file (it sends '%.60s')",
                      what, *range ? range : "all of it");

@@ -28,7 +28,6 @@ struct hub_options {
  * HF_HUB_DISABLE_IMPLICIT_TOKEN=1: none. *out: hub_close. ERR_USAGE: no valid endpoint; ERR_NOMEM. */
 enum err_code hub_open(struct hub **out, const struct hub_options *o, struct err *why);
 void hub_close(struct hub *h); /* NULL is fine */
-bool hub_is_offline(const struct hub *h);
 
 /* Errors of all functions that ask a server:
  *   ERR_ABSENT  offline; the server cannot be reached or is overloaded, after several attempts; the
@@ -77,7 +76,7 @@ enum err_code hub_choose(int **index, int *n, const struct hub_repo *r, const st
 
 /* Opens the header of a GGUF file of a repository, read by range requests; of a split model those of all
  * shards. Everything that does not read weights works as with a local file; weights read as zeros. *out:
- * hub_head_close. *read_bytes (may be NULL): what was transferred. Further errors: as gguf_open_any_type. */
+ * hub_head_close. Further errors: as gguf_open_any_type. */
 struct hub_head;
 enum err_code hub_head_open(struct hub_head **out, struct hub *h, const struct hub_repo *r, const int *index,
                             int n, struct err *why);

@@ -134,7 +134,7 @@ bool hub_repo_of_url(const char *url, char repo[256])
 
 /* ---------------------------------------------------------------- lists */
 
-/* Adds a file whose values are safe. False: out of memory. */
+/* Adds a file whose values are safe. Errors: ERR_FORMAT, ERR_NOMEM. */
 static enum err_code file_add(struct hub_repo *r, const struct hub_file *f, struct err *why)
 {
     if (!hub_path_is_safe(f->path))

@@ -1,9 +1,8 @@
-/* find.c - lists the models of all stores, and finds the one that a name means. */
+/* find.c - lists the models of all stores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "advisor/models/scan.h"
 

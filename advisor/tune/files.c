@@ -124,19 +124,19 @@ static const char *reason_to_skip(struct gguf **g, char *buf, size_t size, const
     return buf;
 }
 
-static bool is_listed(const struct tune_files *l, const char *path)
+int tune_files_index(const struct tune_files *l, const char *path)
 {
     struct stat a, b;
-    if (stat(path, &a)) return false;
+    if (stat(path, &a)) return -1;
     for (int i = 0; i < l->n; i++)
-        if (!stat(l->file[i].path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev) return true;
-    return false;
+        if (!stat(l->file[i].path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev) return i;
+    return -1;
 }
 
 static enum err_code file_add(struct tune_files *l, const struct gguf *g, const char *path, struct err *why)
 {
     struct model_shape s;
-    if (is_listed(l, path)) return ERR_OK;
+    if (tune_files_index(l, path) >= 0) return ERR_OK;
     if (l->n == TUNE_FILES)
         return err_set(why, ERR_USAGE, "more than %d files of one model: name those to choose from",
                        TUNE_FILES);

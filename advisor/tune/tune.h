@@ -99,6 +99,8 @@ struct tune_files {
  * tensors by name and shape, tokenizer. Errors: ERR_USAGE (two models, with what differs; none; too many; a
  * path too long); as model_file_open. */
 enum err_code tune_files_find(struct tune_files *out, const char *const *given, int n, struct err *why);
+/* Which of them is the file at this path, under whatever name; -1: none. */
+int tune_files_index(const struct tune_files *l, const char *path);
 
 /* ---------------------------------------------------------------- a target */
 

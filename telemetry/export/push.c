@@ -12,20 +12,6 @@
 
 /* ---------------------------------------------------------------- the URL */
 
-static bool is_unreserved(unsigned char c)
-{
-    return isalnum(c) || c == '-' || c == '.' || c == '_' || c == '~';
-}
-
-static void append_percent(struct str *out, const char *value)
-{
-    for (const unsigned char *p = (const unsigned char *)value; *p; p++)
-        if (is_unreserved(*p))
-            str_append_n(out, p, 1);
-        else
-            str_printf(out, "%%%02X", *p);
-}
-
 /* RFC 4648 section 5, without padding. The gateway expects "=" for an empty value. */
 static void append_base64url(struct str *out, const char *value)
 {
@@ -50,7 +36,7 @@ static void append_label(struct str *out, const char *name, const char *value)
     if (encode)
         append_base64url(out, value);
     else
-        append_percent(out, value);
+        http_url_escape(out, value, HTTP_ESCAPE_ALL);
 }
 
 static bool label_name_is_valid(const char *name)

@@ -137,7 +137,7 @@ static void offer_runs(const struct completion *c)
     db_close(d);
 }
 
-/* Names of the models on this machine, as they are listed and without the store's prefix, and files. */
+/* Names of the models on this machine, as they are listed, and files. */
 static void offer_models(const struct completion *c)
 {
     struct model_list l;

@@ -140,6 +140,7 @@ bool measured_model_find(struct measured_model *out, const struct measured_model
     struct speeds speeds = { .any = { .run = 0 } };
     struct err ignored;
     *out = (struct measured_model){ .decode_tok_s = NAN, .prefill_tok_s = NAN, .kld = NAN };
+    if (!m->n) return false; /* nothing was measured: no file need be identified */
     if (!str_put(sha256, sizeof sha256, e->sha256)) return false;
     if (!*sha256 &&
         (!e->path || e->checkpoint || e->shards != 1 || !model_path_identity_known(e->path, sha256)))

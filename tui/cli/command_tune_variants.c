@@ -20,14 +20,6 @@ static enum err_code target_read(struct gate *out, const struct cli_args *a, con
     return rc ? err_prefix(why, "--target") : ERR_OK;
 }
 
-static int file_index(const struct tune_files *l, const char *path)
-{
-    struct stat a, b;
-    for (int i = 0; i < l->n && !stat(path, &a); i++)
-        if (!stat(l->file[i].path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev) return i;
-    return -1;
-}
-
 static bool is_one_file(const char *path)
 {
     struct stat st;
@@ -59,7 +51,7 @@ enum err_code tune_choice_read(struct tune_choice *out, const struct cli_args *a
     if (ref) path[n++] = ref;
     rc = tune_files_find(&out->files, path, n, why);
     if (rc) return rc;
-    out->reference = ref ? file_index(&out->files, ref) : 0;
+    out->reference = ref ? tune_files_index(&out->files, ref) : 0;
     if (out->reference < 0) return err_set(why, ERR_USAGE, "--ref %s: expected a file", ref);
     snprintf(out->model, sizeof out->model, "%s", out->files.file[out->reference].path);
     return ERR_OK;
