@@ -8,6 +8,7 @@
 
 #include "advisor/stats/stats.h"
 #include "db/db.h"
+#include "engine/prompts/prompts.h"
 #include "engine/serve/serve.h"
 
 enum { MSER_BATCH = 5, TREND_BATCHES = 10 };
@@ -52,7 +53,7 @@ static int count_at(const json_t *o, const char *key, size_t i)
 static int class_at(const json_t *o, size_t i)
 {
     const double v = number_at(o, "class", i);
-    return v >= 0 && v < LOAD_CLASSES_MOST ? (int)v : -1;
+    return v >= 0 && v < PROMPT_CLASSES ? (int)v : -1;
 }
 
 static int by_schedule(const void *a, const void *b)
@@ -482,7 +483,7 @@ enum err_code load_class_figures(json_t **out, const json_t *answer, const struc
     double *gaps = rc ? NULL : malloc((size_t)MAX(r.tokens, (int64_t)1) * sizeof *gaps);
     if (!rc && !gaps) rc = err_set(why, ERR_NOMEM, "out of memory for gaps between tokens");
     if (!rc) *out = json_array();
-    for (size_t c = 0; !rc && c < MIN(json_array_size(names), (size_t)LOAD_CLASSES_MOST); c++) {
+    for (size_t c = 0; !rc && c < MIN(json_array_size(names), (size_t)PROMPT_CLASSES); c++) {
         json_t *of = class_json(&r, json_string_value(json_array_get(names, c)), (int)c, l, gaps);
         if (json_get_int(of, "requests", 0))
             json_array_append_new(*out, of);

@@ -58,7 +58,6 @@ enum err_code load_request_rows(struct request_figures **out, int *n, const json
 /* Figures of the requests of each class of prompts: a list of objects with class, requests, failed_requests,
  * and means of the complete ones: prompt_tokens, gen_tokens, ttft_s, tpot_s, e2e_s; goodput_ratio, null
  * without limits. *out: new reference; NULL: the prompts have no classes. Errors: as load_figures. */
-enum { LOAD_CLASSES_MOST = 32 };
 enum err_code load_class_figures(json_t **out, const json_t *answer, const struct workload_load *l,
                                  struct err *why);
 

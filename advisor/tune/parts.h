@@ -257,11 +257,6 @@ enum err_code variants_raced(struct config *list, int *n, int most, const struct
 
 /* ---------------------------------------------------------------- target.c: pure */
 
-/* What is known of one candidate: the experiment in which it was arm `arm`, with the quality of this arm set.
- */
-void target_judge(struct gate_result *out, const struct gate *g, const struct experiment_state *s, int arm);
-/* Before anything was timed: by quality alone. */
-void target_judge_quality(struct gate_result *out, const struct gate *g, const struct quality *q);
 /* How far the figures are from what the gate asks, the worst term relative to its bound: 0 when all terms
  * hold by their values; INFINITY when a figure is unknown. */
 double target_distance(const struct gate *g, const struct gate_result *r);
@@ -269,8 +264,6 @@ double target_distance(const struct gate *g, const struct gate_result *r);
  * those that pass the one with the least loss, with `fastest` the one with the largest rate. */
 void target_answer(struct tune_target *out, const struct gate *g, const struct gate_result *judged,
                    const struct tune_candidate *list, int n, bool fastest);
-/* "q4_0.gguf, threads=2": the file's name in place of its path. Returns buf. */
-char *target_name(char *buf, size_t size, const char *line);
 
 /* ---------------------------------------------------------------- spec.c */
 

@@ -7,16 +7,6 @@
 
 #include "advisor/tune/parts.h"
 
-void target_judge(struct gate_result *out, const struct gate *g, const struct experiment_state *s, int arm)
-{
-    claims_gate(g, s, arm, out);
-}
-
-void target_judge_quality(struct gate_result *out, const struct gate *g, const struct quality *q)
-{
-    claims_gate_quality(g, q, out);
-}
-
 /* How far one figure is on the wrong side of its bound, relative to it; at most 0: it holds. */
 static double term_distance(const struct gate_term *t, const struct gate_row *r)
 {

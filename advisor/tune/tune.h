@@ -104,6 +104,9 @@ int tune_files_index(const struct tune_files *l, const char *path);
 
 /* ---------------------------------------------------------------- a target */
 
+/* "q4_0.gguf, threads=2": a config line with the name of its file in place of the path. Returns buf. */
+char *target_name(char *buf, size_t size, const char *line);
+
 /* A target is a gate (experiment.h) that every candidate is judged by, as seen from the reference. The values
  * are exit statuses. */
 enum tune_reach { TUNE_REACHED, TUNE_NOT_REACHED, TUNE_UNDECIDED };

@@ -333,7 +333,6 @@ static enum err_code space_add(struct variants *s, struct err *why)
     const int bases = s->files ? space_bases(s, base) : 1;
     enum err_code rc = ERR_OK;
     if (!s->files) base[0] = 0;
-    s->expanded = s->n;
     for (int b = 0; b < bases && !rc; b++) {
         struct config *list = NULL;
         int n = 0;
@@ -352,7 +351,6 @@ static enum err_code raced_add(struct variants *s, struct err *why)
     struct config list[VARIANT_ARMS];
     int n = 0;
     if (s->stored_n) return ERR_OK;
-    s->expanded = s->n;
     enum err_code rc = variants_raced(list, &n, VARIANT_ARMS - 1, s->o, RACE_SHARE * s->o->budget_s, why);
     for (int i = 0; i < n && !rc; i++) {
         char line[CONFIG_LINE];
@@ -381,21 +379,15 @@ static enum err_code search(struct variants *s, struct experiment_state *x, stru
     return rc;
 }
 
-static int judged_candidates(const struct variants *s, struct gate_result *judged)
-{
-    for (int i = 0; i < s->n; i++) judged[i] = s->v[i].judged;
-    return s->n;
-}
-
 /* Before seen[] is sorted. */
 static void answer(struct variants *s)
 {
     struct tune_result *r = s->out;
-    struct gate_result *judged = calloc(VARIANTS, sizeof *judged);
+    struct gate_result *judged = calloc((size_t)s->n, sizeof *judged);
     r->current = s->seen[0];
     if (!judged) return;
-    const int n = judged_candidates(s, judged);
-    target_answer(&r->target, s->o->target, judged, s->seen, n, s->o->goal == GOAL_SPEED);
+    for (int i = 0; i < s->n; i++) judged[i] = s->v[i].judged;
+    target_answer(&r->target, s->o->target, judged, s->seen, s->n, s->o->goal == GOAL_SPEED);
     free(judged);
     snprintf(r->because, sizeof r->because, "%.*s", TUNE_BECAUSE - 1, r->target.text);
     if (r->target.candidate < 0) return;
@@ -446,7 +438,6 @@ static enum err_code variants_prepare(struct variants *s, struct err *why)
     if (!rc) rc = db_open(&s->db, o->db_path, why);
     if (!rc) rc = text_choose(s, why);
     if (!rc) rc = candidates_list(s, why);
-    s->expanded = s->n;
     s->reference_changed = s->files && config_changes_answers(o->current);
     if (!rc && !s->reference_changed) reference_exact(s);
     return rc;

@@ -34,7 +34,6 @@ struct variants {
     struct variant v[VARIANTS];  /* [0] is the reference */
     struct tune_candidate *seen; /* [VARIANTS], owned by the result */
     int n;
-    int expanded; /* candidates from here on are configs of --space; n: none */
     struct db *db;
     struct run run;
     bool started;
@@ -47,7 +46,6 @@ struct variants {
     double spent_before;
     int64_t begun_ns;
     struct tune_progress now;
-    int64_t confirm_run;
     double pair_s; /* of a block of two arms; NAN unknown */
 };
 
@@ -67,9 +65,8 @@ int64_t variants_stage_run(const struct variants *s, const char *name); /* 0: no
 /* variants_measure.c. */
 /* Measure the quality of all candidates from `from` on; those that failed are results. */
 enum err_code variants_quality(struct variants *s, int from, double share, struct err *why);
-/* Compare candidates list[0..n) (the first is arm A) within a budget. last: the confirmation. */
+/* Compare candidates list[0..n) (the first is arm A) within a budget. */
 enum err_code variants_compare(struct variants *s, const char *stage, const int *list, int n, double budget_s,
                                struct experiment_state *x, struct err *why);
-void variants_judge_quality(struct variants *s, int i);
 
 #endif

@@ -17,7 +17,7 @@ static bool on_quality(void *ctx, const json_t *event)
     return variants_report(s, TUNE_PHASE_QUALITY, "quality", s->now.config);
 }
 
-void variants_judge_quality(struct variants *s, int i)
+static void variants_judge_quality(struct variants *s, int i)
 {
     struct variant *v = &s->v[i];
     struct tune_candidate *c = &s->seen[i];
@@ -31,7 +31,7 @@ void variants_judge_quality(struct variants *s, int i)
     if (c->quality_failed)
         snprintf(c->error, sizeof c->error, "%.*s", (int)sizeof c->error - 1, v->quality.missing);
     c->judged = v->asked;
-    if (s->has_target && !v->timed) target_judge_quality(&v->judged, s->o->target, &v->quality);
+    if (s->has_target && !v->timed) claims_gate_quality(s->o->target, &v->quality, &v->judged);
     c->target = v->judged.outcome;
 }
 
@@ -108,6 +108,12 @@ static void reference_perplexity(struct variants *s)
     }
 }
 
+static bool quality_is_done(const struct variants *s, int i)
+{
+    const struct variant *v = &s->v[i];
+    return v->asked && (!v->quality.known || v->quality.figures.candidate.chunks == s->windows);
+}
+
 /* The same windows for every candidate: losses on different amounts of text do not compare. */
 enum err_code variants_quality(struct variants *s, int from, double share, struct err *why)
 {
@@ -115,9 +121,7 @@ enum err_code variants_quality(struct variants *s, int from, double share, struc
     double pilot_s = 0, ignored;
     enum err_code rc = ERR_OK;
     for (int i = from; i < s->n; i++) {
-        if (s->v[i].asked &&
-            (s->v[i].quality.known ? s->v[i].quality.figures.candidate.chunks == s->windows : true))
-            continue;
+        if (quality_is_done(s, i)) continue;
         todo++;
         if (first < 0) first = i;
     }
@@ -129,9 +133,7 @@ enum err_code variants_quality(struct variants *s, int from, double share, struc
         s->windows = windows_for(s, todo, pilot_s, share * s->o->budget_s);
     }
     for (int i = from; i < s->n && !rc; i++) {
-        const struct variant *v = &s->v[i];
-        const bool has = v->asked && (!v->quality.known || v->quality.figures.candidate.chunks == s->windows);
-        if (!has) rc = measure(s, i, s->windows, &ignored, why);
+        if (!quality_is_done(s, i)) rc = measure(s, i, s->windows, &ignored, why);
         if (!rc) s->out->judged++;
     }
     reference_perplexity(s);
@@ -143,7 +145,10 @@ enum err_code variants_quality(struct variants *s, int from, double share, struc
 
 struct comparing {
     struct variants *s;
+    struct experiment_state *x; /* the state of the experiment, read again before each report */
     const char *stage;
+    bool last;  /* it is the confirmation */
+    int judged; /* blocks when the target was judged */
     const int *list;
     int n;
     bool enough; /* the target is answered: no more blocks are needed */
@@ -165,16 +170,10 @@ static void rate_read(struct variants *s, const struct experiment_state *x, int 
     c->normalized_rate = i ? a->rate * rate / x->arm[0].rate : rate;
 }
 
-static void arm_read(struct variants *s, struct experiment_state *x, int arm, int i, bool confirms)
+/* What the blocks so far say of candidate i, which is arm `arm`. */
+static void arm_judge(struct variants *s, struct experiment_state *x, int arm, int i)
 {
     struct variant *v = &s->v[i];
-    struct tune_candidate *c = &s->seen[i];
-    const struct experiment_arm *a = &x->arm[arm];
-    c->failed = a->failed;
-    if (a->failed) snprintf(c->error, sizeof c->error, "%.*s", (int)sizeof c->error - 1, a->error);
-    c->timings += a->cells;
-    if (a->rate > 0 && !confirms) rate_read(s, x, arm, i);
-    if (a->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)a->value[METRIC_PEAK_MEMORY];
     x->comparison[arm].quality = v->quality;
     /* the reference is in every experiment: a further one does not take back what the first decided */
     const bool decided = v->judged.outcome == GATE_PASS || v->judged.outcome == GATE_FAIL;
@@ -182,8 +181,20 @@ static void arm_read(struct variants *s, struct experiment_state *x, int arm, in
     v->load = experiment_run_load(x, MAX(arm, 1)); /* arm A has that of its first challenger */
     v->blocks = experiment_comparison(x, MAX(arm, 1))->blocks;
     v->run = x->run_id;
-    if (s->has_target) target_judge(&v->judged, s->o->target, x, arm);
-    c->target = v->judged.outcome;
+    if (s->has_target) claims_gate(s->o->target, x, arm, &v->judged);
+}
+
+static void arm_read(struct variants *s, struct experiment_state *x, int arm, int i, bool confirms)
+{
+    struct tune_candidate *c = &s->seen[i];
+    const struct experiment_arm *a = &x->arm[arm];
+    c->failed = a->failed;
+    if (a->failed) snprintf(c->error, sizeof c->error, "%.*s", (int)sizeof c->error - 1, a->error);
+    c->timings += a->cells;
+    if (a->rate > 0 && !confirms) rate_read(s, x, arm, i);
+    if (a->value[METRIC_PEAK_MEMORY] > 0) c->memory_bytes = (int64_t)a->value[METRIC_PEAK_MEMORY];
+    arm_judge(s, x, arm, i);
+    c->target = s->v[i].judged.outcome;
 }
 
 /* No further block can change the answer: the best that may be chosen passes, or none is open. */
@@ -206,22 +217,13 @@ static enum err_code on_experiment(void *ctx, const struct experiment_state *x, 
     struct comparing *c = ctx;
     struct variants *s = c->s;
     const int running = x->running_arm >= 0 ? x->running_arm : 0;
-    const bool last = !strcmp(c->stage, "confirm");
+    const bool last = c->last;
     enum err_code rc = variants_stage_set(s, c->stage, x->run_id, why);
     if (rc) return rc;
-    struct experiment_state *copy = s->has_target && x->blocks >= BLOCKS_FOR_A_CLAIM ? malloc(sizeof *copy)
-                                                                                     : NULL;
-    if (copy) {
-        *copy = *x;
-        struct tune_candidate *kept = malloc((size_t)VARIANTS * sizeof *kept);
-        if (kept) {
-            memcpy(kept, s->seen, (size_t)VARIANTS * sizeof *kept);
-            for (int k = 0; k < c->n; k++) arm_read(s, copy, k, c->list[k], last);
-            c->enough = is_answered(c);
-            memcpy(s->seen, kept, (size_t)VARIANTS * sizeof *kept); /* cells are counted once, at the end */
-        }
-        free(kept);
-        free(copy);
+    if (s->has_target && x->blocks >= BLOCKS_FOR_A_CLAIM && x->blocks != c->judged) {
+        c->judged = x->blocks;
+        for (int k = 0; k < c->n; k++) arm_judge(s, c->x, k, c->list[k]);
+        c->enough = is_answered(c);
     }
     if (last) tune_progress_take(&s->now, x);
     snprintf(s->now.why, sizeof s->now.why, "%s",
@@ -265,18 +267,20 @@ static bool stage_earlier(struct variants *s, const char *stage, const struct ex
 enum err_code variants_compare(struct variants *s, const char *stage, const int *list, int n, double budget_s,
                                struct experiment_state *x, struct err *why)
 {
-    struct comparing c = { .s = s, .stage = stage, .list = list, .n = n };
+    struct comparing c = {
+        .s = s, .x = x, .stage = stage, .last = !strcmp(stage, "confirm"), .list = list, .n = n
+    };
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     bool open = false;
     if (!spec) return err_set(why, ERR_NOMEM, "out of memory for an experiment");
-    spec_make(spec, s, list, n, budget_s, !strcmp(stage, "confirm"));
+    spec_make(spec, s, list, n, budget_s, c.last);
     enum err_code rc = ERR_OK;
     const bool earlier = stage_earlier(s, stage, spec, &open, x);
     if (earlier && open) spec->resume_id = variants_stage_run(s, stage);
     if (!earlier || open) rc = tune_experiment(s->o, spec, x, on_experiment, &c, why);
     if (rc == ERR_CANCELLED && c.enough) rc = ERR_OK;
     if (!rc)
-        for (int k = 0; k < n; k++) arm_read(s, x, k, list[k], !strcmp(stage, "confirm"));
+        for (int k = 0; k < n; k++) arm_read(s, x, k, list[k], c.last);
     if (!rc && x->block_s > 0) s->pair_s = x->block_s * 2 / n;
     free(spec);
     return rc;

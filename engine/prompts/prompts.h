@@ -2,12 +2,12 @@
  *
  * Five forms are recognized by their content:
  *
- *   plain text           one text, from which prompts of any length are cut
- *   JSON lines           an object a line, with `prompt` (a text) or `messages` (a conversation)
- *   ShareGPT             a list, or lines, of objects with `conversations`; the first message of the user is
- * the prompt, the answer that follows it gives the length of the answer OpenAI batch         lines of objects
- * with `body`, which has `prompt` or `messages` a folder             one prompt for each of its files, in the
- * order of their names
+ * - plain text: one text, from which prompts of any length are cut
+ * - JSON lines: an object a line, with `prompt` (a text) or `messages` (a conversation)
+ * - ShareGPT: a list, or lines, of objects with `conversations`; the first message of the user is the prompt,
+ * and the answer that follows it gives the length of the answer
+ * - OpenAI batch: lines of objects with `body`, which has `prompt` or `messages`
+ * - a folder: one prompt for each of its files, in the order of their names
  *
  * JSON lines of an object may also be the elements of one list. The file is not trusted: its size, the number
  * of its prompts and the depth of its JSON have limits, and what does not fit is refused with the number of

@@ -113,11 +113,8 @@ enum err_code prompt_source_load(struct load_text *out, struct prompt_source *s,
 
 void prompt_facts_put(json_t *answer, const struct prompt_facts *f)
 {
+    if (!*f->sha256 && !f->repeats) return;
     json_t *o = json_object();
-    if (!*f->sha256 && !f->repeats) {
-        json_decref(o);
-        return;
-    }
     json_put_bool(o, "repeats", f->repeats);
     if (*f->sha256) {
         json_put_str(o, "file", f->file);

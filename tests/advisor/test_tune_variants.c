@@ -111,7 +111,7 @@ static void ask(struct tune_target *out, const char *target, const struct measur
         q->figures.candidate.chunks = 10;
         q->kld = (struct interval){ m[k].kld, m[k].kld - m[k].kld_half, m[k].kld + m[k].kld_half };
         s->comparison[k].blocks = 10;
-        target_judge(&judged[k], &g, s, k);
+        claims_gate(&g, s, k, &judged[k]);
     }
     target_answer(out, &g, judged, list, CANDIDATES, fastest);
     free(judged);

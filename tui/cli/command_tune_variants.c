@@ -76,23 +76,6 @@ void tune_put_target(json_t *row, const struct tune_result *r, const struct tune
     json_put_str(row, "target_answer", r->target.text);
 }
 
-static const char *name_of(char *buf, size_t size, const char *line)
-{
-    struct config c;
-    char rest[CONFIG_LINE];
-    if (config_parse(&c, line, NULL) || !*config_text(&c, KNOB_MODEL)) {
-        snprintf(buf, size, "%s", line);
-        return buf;
-    }
-    char file[CONFIG_VALUE];
-    snprintf(file, sizeof file, "%s", path_file_name(config_text(&c, KNOB_MODEL)));
-    config_unset(&c, KNOB_MODEL);
-    config_line(&c, rest, sizeof rest);
-    const bool plain = !strcmp(rest, "default");
-    snprintf(buf, size, "%.200s%s%.200s", file, plain ? "" : ", ", plain ? "" : rest);
-    return buf;
-}
-
 /* "12.3 [12.1, 12.5]"; "n/a". */
 static const char *interval_text(char *buf, size_t size, double value, struct interval i, int digits)
 {
@@ -115,13 +98,13 @@ void tune_note_variants(struct table *t, const struct tune_result *r, const stru
         const struct tune_candidate *x = &r->seen[i];
         char name[CONFIG_LINE], rate[64], kld[64], bytes[16] = "n/a", bits[16] = "";
         if (x->failed || x->quality_failed) {
-            table_note(t, "  %-40s %s: %s", name_of(name, sizeof name, x->line),
+            table_note(t, "  %-40s %s: %s", target_name(name, sizeof name, x->line),
                        x->failed ? "failed" : "its loss is unknown", x->error);
             if (x->failed) continue;
         }
         if (!isnan(x->bits)) snprintf(bits, sizeof bits, "%.2f", x->bits);
         if (x->memory_bytes > 0) str_from_bytes(x->memory_bytes, bytes, sizeof bytes);
-        table_note(t, "  %-40s %6s  %-24s %8s  %s%s%s%s", name_of(name, sizeof name, x->line), bits,
+        table_note(t, "  %-40s %6s  %-24s %8s  %s%s%s%s", target_name(name, sizeof name, x->line), bits,
                    isnan(x->rate) ? "not timed"
                                   : interval_text(rate, sizeof rate, x->rate, x->rate_interval, 4),
                    bytes, interval_text(kld, sizeof kld, x->kld, x->kld_interval, 3), x->front ? "  *" : "",
