@@ -96,8 +96,8 @@ const char *scale_suggestion(double busy, double waiting, char *buf, size_t size
     str_printf(&s, ": about %.1f times the capacity of this machine would reduce it to %.0f %%",
                demand / target, 100 * target);
     if (waits)
-        str_printf(&s, " (%.3g %% and %.3g %% of it, divided by %.0f %%)", 100 * busy, 100 * waiting,
-                   100 * target);
+        str_printf(&s, " (%.3g %% x %.3g, for those that waited, divided by %.0f %%)", 100 * busy,
+                   1 + waiting, 100 * target);
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
     return buf;

@@ -208,7 +208,7 @@ const struct load_key LOAD_KEYS[] = {
                     "requests of a conversation: each prompt contains the earlier prompts and answers; default 1" },
     [KEY_CTX] = { "ctx", "N",
                   "most tokens of a conversation; longer prompts are cut; default as the lengths need, "
-                  "with trace and prompts 4096" },
+                  "4096 with trace, and with prompts unless in and out are given" },
     [KEY_SLO] = { "slo", "\"FIGURE<TIME,...\"",
                   "limits of each request; figures: ttft tpot itl_p50 itl_p95 itl_p99 itl_max e2e queue" },
     [KEY_MEET] = { "meet", "0.01 to 1",

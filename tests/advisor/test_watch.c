@@ -207,7 +207,7 @@ static void the_suggestion_is_computed(void **state)
     CHECK_CONTAINS(scale_suggestion(0.91, NAN, buf, sizeof buf), "91 % busy: about 1.4 times");
     CHECK_CONTAINS(scale_suggestion(0.91, 0.5, buf, sizeof buf),
                    "91 % busy, and programs waited for a CPU 50 % of the time: about 2.1 times");
-    CHECK_CONTAINS(buf, "(91 % and 50 % of it, divided by 65 %)"); /* which gives 2.1 */
+    CHECK_CONTAINS(buf, "(91 % x 1.5, for those that waited, divided by 65 %)"); /* which gives 2.1 */
 }
 
 /* ---------------------------------------------------------------- rounds */

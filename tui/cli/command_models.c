@@ -30,7 +30,7 @@ const struct cli_flag FLAGS_MODELS[] = {
       .help = "with --search: at most N repositories; default 20" },
     { .name = "--remote", .value = "OWNER/REPO", .exclusive = true,
       .help = "list the files of a repository instead, predicted from their headers before a download" },
-    { .name = "--pull", .value = "NAME", .exclusive = true, .help = "fetch a model into the hub's cache, where other programs find it" },
+    { .name = "--pull", .value = "NAME", .exclusive = true, .help = "fetch a model into the cache of its store (ollama: into qdyno's data folder)" },
     { .name = "--into", .value = "STORE", .needs = "--pull", .kind = FLAG_CHOICE, .choices = TARGETS,
       .help = "with --pull ollama:NAME: into Ollama's store" },
     { .name = NULL },

@@ -140,8 +140,7 @@ static void put_header(json_t *row, const struct gguf *file, const struct predic
     struct prediction x;
     struct config plain;
     struct err why = { 0 };
-    const struct predict_for what = { .on_gpu = p->ceilings.gpu.read_bytes_s > 0,
-                                      .correction = p->correction };
+    struct predict_for what = { .on_gpu = p->ceilings.gpu.read_bytes_s > 0, .correction = p->correction };
     config_default(&plain);
     enum err_code rc = model_shape_read(&shape, file, &why);
     if (!rc) {
@@ -150,7 +149,12 @@ static void put_header(json_t *row, const struct gguf *file, const struct predic
         json_put_str(row, "quantization", quantization_short(&shape));
         rc = gguf_check_types(file, &why);
     }
-    if (!rc) rc = predict(&x, file, &plain, &p->machine, &p->ceilings, &what, &why);
+    const bool known = !rc;
+    if (known) rc = predict(&x, file, &plain, &p->machine, &p->ceilings, &what, &why);
+    if (known && what.on_gpu && (rc || !x.fits)) { /* as `qdyno models` and `qdyno advise` do */
+        what.on_gpu = false;
+        rc = predict(&x, file, &plain, &p->machine, &p->ceilings, &what, &why);
+    }
     if (rc) {
         json_put_str(row, "error", why.message);
         return;
